@@ -1,0 +1,74 @@
+"""What services say about themselves, unasked: heartbeats, KV events, status."""
+
+from typing import Literal
+
+from ._struct import Message
+from .subjects import Role
+
+State = Literal["starting", "ready", "draining", "stopped"]
+
+
+class Load(Message):
+    """A worker's load at one moment. ``step`` counts engine steps: it stands still when the engine
+    core hangs, whatever the front process says."""
+
+    num_running: int = 0
+    num_waiting: int = 0
+    num_waiting_tokens: int = 0
+    kv_usage: float = 0.0
+    step: int = 0
+
+
+class Heartbeat(Message, tag="heartbeat"):
+    """Registration and liveness in one. ``layout`` must be equal over a pool: workers with another
+    model, dtype, block size or connector cannot hand KV over. ``kv_seq`` is the last KvEvents.seq."""
+
+    worker_id: str
+    role: Role
+    epoch: int
+    state: State
+    model: str
+    layout: str
+    block_size: int
+    num_blocks: int
+    max_model_len: int
+    max_num_seqs: int
+    max_chunk_tokens: int
+    load: Load
+    kv_seq: int = 0
+    interval_s: float = 0.5
+    pool: str = "default"
+
+
+class KvEvents(Message, tag="kv_events"):
+    """Changes of a worker's prefix cache, in order: first ``removed``, then ``stored``.
+
+    ``seq`` rises by one per message; a gap means that a dump is needed. Hashes are concatenated
+    (``blocks.split``). ``cleared`` empties the cache before both.
+    """
+
+    worker_id: str
+    epoch: int
+    seq: int
+    stored: bytes = b""
+    removed: bytes = b""
+    cleared: bool = False
+
+
+class KvDump(Message, tag="kv_dump"):
+    """All block hashes that the worker holds as of ``seq``."""
+
+    worker_id: str
+    epoch: int
+    seq: int
+    hashes: bytes
+
+
+class ServiceStatus(Message, tag="service_status"):
+    """One process of a service; sent once a second and at each change of state."""
+
+    service: str
+    instance: str
+    state: State
+    detail: str = ""
+    pid: int = 0

@@ -1,0 +1,85 @@
+"""The conversation between ingress and scheduler: a request for workers, and what became of it."""
+
+from typing import Literal
+
+from ._struct import Message
+from .budget import Budget
+from .subjects import Role
+
+
+class WorkerRef(Message):
+    """One life of one worker: a restarted worker has the same id and a new ``epoch``."""
+
+    worker_id: str
+    epoch: int
+
+
+class PlaceRequest(Message, tag="place_request"):
+    """Ask for workers. ``block_hashes`` are the prompt's chain hashes (``blocks.chain``);
+    ``num_output_tokens`` > 0 says that the stream is being re-placed; ``avoid`` names workers that
+    failed this request already."""
+
+    request_id: str
+    tenant: str
+    model: str
+    num_prompt_tokens: int
+    block_hashes: bytes
+    max_tokens: int
+    budget: Budget
+    num_output_tokens: int = 0
+    avoid: tuple[str, ...] = ()
+
+
+class Placement(Message, tag="placement"):
+    """Where the request runs. ``prefill`` is None when the decode worker does both.
+
+    ``cached_tokens_*`` are predictions from the prefix index, ``predicted_ttft_ms`` from now on.
+    """
+
+    placement_id: str
+    decode: WorkerRef
+    prefill: WorkerRef | None = None
+    cached_tokens_prefill: int = 0
+    cached_tokens_decode: int = 0
+    predicted_ttft_ms: float = 0.0
+    spent_ms: float = 0.0
+
+
+class Rejected(Message, tag="rejected"):
+    """No placement; nothing was dispatched, a retry is safe. ``code`` is one of shared.errors."""
+
+    code: str
+    reason: str
+    retry_after_s: float = 1.0
+    spent_ms: float = 0.0
+
+
+class Placed(Message, tag="placed"):
+    """A scheduler tells its replicas what it just put in flight."""
+
+    scheduler_id: str
+    placement_id: str
+    decode: str
+    prefill: str | None = None
+    num_uncached_tokens: int = 0
+    max_tokens: int = 0
+
+
+class Settled(Message, tag="settled"):
+    """A phase of a placement has ended: it frees what the placement holds in flight.
+
+    ``phase``: ``prefill`` (first token seen), ``decode`` (last token seen) or ``all`` (abandoned,
+    hit, failed). ``prefill_ms`` is the worker's own prefill time (0: unknown); with
+    ``num_computed_tokens`` it teaches the predictor.
+    """
+
+    placement_id: str
+    phase: Literal["prefill", "decode", "all"]
+    worker_id: str = ""
+    role: Role | None = None
+    ok: bool = True
+    prefill_ms: float = 0.0
+    num_computed_tokens: int = 0
+
+
+PlaceReply = Placement | Rejected

@@ -1,0 +1,114 @@
+"""Subject names: ``sub100.v1.<region>.<owner>.<verb>[.<key>]``, built here and nowhere else.
+
+| subject | published by | received by | payload -> reply |
+| --- | --- | --- | --- |
+| ``cache.lookup`` | ingress | cache (queue group) | CacheLookup -> CacheHit or CacheMiss |
+| ``cache.fill`` | ingress | cache (queue group) | CacheFill |
+| ``scheduler.place`` | ingress | scheduler (queue group) | PlaceRequest -> Placement or Rejected |
+| ``scheduler.settled`` | ingress | every scheduler | Settled |
+| ``scheduler.placed`` | scheduler | every other scheduler | Placed |
+| ``<role>.job.<worker>`` | ingress | that worker | PrefillJob or DecodeJob -> Accepted or Busy |
+| ``<role>.control.<worker>`` | ingress, scheduler | that worker | Abort, Resend, ReleaseKv, DumpKv -> KvDump |
+| ``ingress.stream.<ingress>.events`` | workers | that ingress | StreamBatch |
+| ``ingress.stream.<ingress>.claim.<attempt>`` | worker, or NATS ("no responders") | that ingress | Accepted or Busy |
+| ``fleet.heartbeat.<role>.<worker>`` | workers | schedulers | Heartbeat |
+| ``fleet.kv.<worker>`` | workers | schedulers | KvEvents |
+| ``fleet.status.<service>.<instance>`` | every service | whoever operates the region | ServiceStatus |
+"""
+
+import re
+from typing import Final, Literal
+
+PREFIX: Final = "sub100.v1"
+Role = Literal["prefill", "decode"]
+
+_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class InvalidKey(ValueError):
+    """A subject key holds a character that would change the subject's structure."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"not a subject key: {key!r} (allowed: A-Z a-z 0-9 _ -, at most 64)")
+        self.key = key
+
+
+def key(value: str) -> str:
+    """Return ``value`` if it may stand as one token of a subject; raise InvalidKey otherwise."""
+    if _KEY.fullmatch(value) is None:
+        raise InvalidKey(value)
+    return value
+
+
+def slug(value: str) -> str:
+    """Make a subject key of any name, e.g. of a model id: other characters become ``_``."""
+    return key(re.sub(r"[^A-Za-z0-9_-]", "_", value)[:64] or "_")
+
+
+def _at(region: str, tail: str) -> str:
+    return f"{PREFIX}.{key(region)}.{tail}"
+
+
+def cache_lookup(region: str) -> str:
+    return _at(region, "cache.lookup")
+
+
+def cache_fill(region: str) -> str:
+    return _at(region, "cache.fill")
+
+
+def scheduler_place(region: str) -> str:
+    return _at(region, "scheduler.place")
+
+
+def scheduler_settled(region: str) -> str:
+    return _at(region, "scheduler.settled")
+
+
+def scheduler_placed(region: str) -> str:
+    return _at(region, "scheduler.placed")
+
+
+def job(region: str, role: Role, worker_id: str) -> str:
+    return _at(region, f"{role}.job.{key(worker_id)}")
+
+
+def control(region: str, role: Role, worker_id: str) -> str:
+    return _at(region, f"{role}.control.{key(worker_id)}")
+
+
+def stream_events(region: str, ingress_id: str) -> str:
+    return _at(region, f"ingress.stream.{key(ingress_id)}.events")
+
+
+def stream_claim(region: str, ingress_id: str, attempt: str) -> str:
+    return _at(region, f"ingress.stream.{key(ingress_id)}.claim.{attempt}")
+
+
+def stream_all(region: str, ingress_id: str) -> str:
+    """The one subscription of an ingress process: events and claims of all its requests."""
+    return _at(region, f"ingress.stream.{key(ingress_id)}.>")
+
+
+def heartbeat(region: str, role: Role, worker_id: str) -> str:
+    return _at(region, f"fleet.heartbeat.{role}.{key(worker_id)}")
+
+
+def heartbeat_all(region: str) -> str:
+    return _at(region, "fleet.heartbeat.>")
+
+
+def kv_events(region: str, worker_id: str) -> str:
+    return _at(region, f"fleet.kv.{key(worker_id)}")
+
+
+def kv_events_all(region: str) -> str:
+    return _at(region, "fleet.kv.>")
+
+
+def status(region: str, service: str, instance: str) -> str:
+    return _at(region, f"fleet.status.{key(service)}.{key(instance)}")
+
+
+def status_all(region: str) -> str:
+    return _at(region, "fleet.status.>")
