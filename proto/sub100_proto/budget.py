@@ -3,7 +3,7 @@
 from ._struct import Message
 
 
-class Budget(Message):
+class Budget(Message, frozen=True):
     """The TTFT budget as its receiver sees it, in milliseconds.
 
     ``remaining_ms`` is counted at the sender's moment of sending, less the expected one-way transit;

@@ -4,7 +4,7 @@ from ._struct import Message
 from .budget import Budget
 
 
-class CachedAnswer(Message):
+class CachedAnswer(Message, frozen=True):
     """A finished answer as ingress delivered it. ``pieces`` are the text deltas, in order."""
 
     model: str
@@ -14,7 +14,7 @@ class CachedAnswer(Message):
     num_completion_tokens: int
 
 
-class CacheLookup(Message, tag="cache_lookup"):
+class CacheLookup(Message, frozen=True, tag="cache_lookup"):
     """``digest`` (32 bytes) covers everything that changes the answer (ingress ``cache_key``);
     ``tenant`` is a hard partition beside it, so that no digest can cross it."""
 
@@ -24,21 +24,21 @@ class CacheLookup(Message, tag="cache_lookup"):
     budget: Budget
 
 
-class CacheHit(Message, tag="cache_hit"):
+class CacheHit(Message, frozen=True, tag="cache_hit"):
     answer: CachedAnswer
     tier: str
     age_s: float
     spent_ms: float = 0.0
 
 
-class CacheMiss(Message, tag="cache_miss"):
+class CacheMiss(Message, frozen=True, tag="cache_miss"):
     """``reason`` is bounded: ``absent``, ``unreadable`` or ``unavailable`` (the store is away)."""
 
     reason: str = "absent"
     spent_ms: float = 0.0
 
 
-class CacheFill(Message, tag="cache_fill"):
+class CacheFill(Message, frozen=True, tag="cache_fill"):
     """Store ``answer``; ``ttl_s`` counts from the write and is never renewed by a hit."""
 
     request_id: str

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from .cache import CacheFill, CacheHit, CacheLookup, CachedAnswer, CacheMiss
+from .cache import CachedAnswer, CacheFill, CacheHit, CacheLookup, CacheMiss
 from .fleet import Heartbeat, KvDump, KvEvents, ServiceStatus
 from .jobs import Abort, Accepted, Busy, DecodeJob, DumpKv, PrefillJob, ReleaseKv, Resend
 from .placement import Placed, Placement, PlaceRequest, Rejected, Settled

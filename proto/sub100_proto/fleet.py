@@ -8,7 +8,7 @@ from .subjects import Role
 State = Literal["starting", "ready", "draining", "stopped"]
 
 
-class Load(Message):
+class Load(Message, frozen=True):
     """A worker's load at one moment. ``step`` counts engine steps: it stands still when the engine
     core hangs, whatever the front process says."""
 
@@ -19,7 +19,7 @@ class Load(Message):
     step: int = 0
 
 
-class Heartbeat(Message, tag="heartbeat"):
+class Heartbeat(Message, frozen=True, tag="heartbeat"):
     """Registration and liveness in one. ``layout`` must be equal over a pool: workers with another
     model, dtype, block size or connector cannot hand KV over. ``kv_seq`` is the last KvEvents.seq."""
 
@@ -40,7 +40,7 @@ class Heartbeat(Message, tag="heartbeat"):
     pool: str = "default"
 
 
-class KvEvents(Message, tag="kv_events"):
+class KvEvents(Message, frozen=True, tag="kv_events"):
     """Changes of a worker's prefix cache, in order: first ``removed``, then ``stored``.
 
     ``seq`` rises by one per message; a gap means that a dump is needed. Hashes are concatenated
@@ -55,7 +55,7 @@ class KvEvents(Message, tag="kv_events"):
     cleared: bool = False
 
 
-class KvDump(Message, tag="kv_dump"):
+class KvDump(Message, frozen=True, tag="kv_dump"):
     """All block hashes that the worker holds as of ``seq``."""
 
     worker_id: str
@@ -64,7 +64,7 @@ class KvDump(Message, tag="kv_dump"):
     hashes: bytes
 
 
-class ServiceStatus(Message, tag="service_status"):
+class ServiceStatus(Message, frozen=True, tag="service_status"):
     """One process of a service; sent once a second and at each change of state."""
 
     service: str

@@ -6,7 +6,7 @@ from .kv import KvHandle
 from .sampling import Sampling
 
 
-class PrefillJob(Message, tag="prefill_job"):
+class PrefillJob(Message, frozen=True, tag="prefill_job"):
     """Compute the prompt's KV, make the first token, keep the KV for a decode worker.
 
     ``attempt`` is the nonce of this try; every event carries it and ingress ignores others.
@@ -25,7 +25,7 @@ class PrefillJob(Message, tag="prefill_job"):
     salt: str = ""
 
 
-class DecodeJob(Message, tag="decode_job"):
+class DecodeJob(Message, frozen=True, tag="decode_job"):
     """Go on after ``output``, the packed tokens that the client already has (k >= 0 of them).
 
     With ``kv``, the KV of exactly the prompt is pulled and ``output`` counts as *output* for
@@ -45,14 +45,14 @@ class DecodeJob(Message, tag="decode_job"):
     salt: str = ""
 
 
-class Accepted(Message, tag="accepted"):
+class Accepted(Message, frozen=True, tag="accepted"):
     """The job is the worker's now: a first event follows, or Failed."""
 
     worker_id: str
     epoch: int
 
 
-class Busy(Message, tag="busy"):
+class Busy(Message, frozen=True, tag="busy"):
     """The job was not taken and left no trace. ``code`` is one of shared.errors."""
 
     worker_id: str
@@ -60,27 +60,27 @@ class Busy(Message, tag="busy"):
     code: str
 
 
-class Abort(Message, tag="abort"):
+class Abort(Message, frozen=True, tag="abort"):
     """Stop the attempt and free what it holds; unknown attempts are remembered for a while, so that
     an abort that overtakes its job still works."""
 
     attempt: str
 
 
-class Resend(Message, tag="resend"):
+class Resend(Message, frozen=True, tag="resend"):
     """Publish the attempt's tokens from output position ``position`` again (a gap was seen)."""
 
     attempt: str
     position: int
 
 
-class ReleaseKv(Message, tag="release_kv"):
+class ReleaseKv(Message, frozen=True, tag="release_kv"):
     """Free KV that was handed over and will not be pulled (the client left in between)."""
 
     kv: KvHandle
 
 
-class DumpKv(Message, tag="dump_kv"):
+class DumpKv(Message, frozen=True, tag="dump_kv"):
     """Answer with KvDump: the scheduler lost an event or is new."""
 
 

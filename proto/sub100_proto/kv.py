@@ -3,7 +3,7 @@
 from ._struct import Message
 
 
-class KvHandle(Message):
+class KvHandle(Message, frozen=True):
     """Names pinned blocks on a prefill worker.
 
     ``num_tokens`` is the whole prompt, the partial last block included; the payload holds

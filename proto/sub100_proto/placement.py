@@ -7,14 +7,14 @@ from .budget import Budget
 from .subjects import Role
 
 
-class WorkerRef(Message):
+class WorkerRef(Message, frozen=True):
     """One life of one worker: a restarted worker has the same id and a new ``epoch``."""
 
     worker_id: str
     epoch: int
 
 
-class PlaceRequest(Message, tag="place_request"):
+class PlaceRequest(Message, frozen=True, tag="place_request"):
     """Ask for workers. ``block_hashes`` are the prompt's chain hashes (``blocks.chain``);
     ``num_output_tokens`` > 0 says that the stream is being re-placed; ``avoid`` names workers that
     failed this request already."""
@@ -30,7 +30,7 @@ class PlaceRequest(Message, tag="place_request"):
     avoid: tuple[str, ...] = ()
 
 
-class Placement(Message, tag="placement"):
+class Placement(Message, frozen=True, tag="placement"):
     """Where the request runs. ``prefill`` is None when the decode worker does both.
 
     ``cached_tokens_*`` are predictions from the prefix index, ``predicted_ttft_ms`` from now on.
@@ -45,7 +45,7 @@ class Placement(Message, tag="placement"):
     spent_ms: float = 0.0
 
 
-class Rejected(Message, tag="rejected"):
+class Rejected(Message, frozen=True, tag="rejected"):
     """No placement; nothing was dispatched, a retry is safe. ``code`` is one of shared.errors."""
 
     code: str
@@ -54,7 +54,7 @@ class Rejected(Message, tag="rejected"):
     spent_ms: float = 0.0
 
 
-class Placed(Message, tag="placed"):
+class Placed(Message, frozen=True, tag="placed"):
     """A scheduler tells its replicas what it just put in flight."""
 
     scheduler_id: str
@@ -65,7 +65,7 @@ class Placed(Message, tag="placed"):
     max_tokens: int = 0
 
 
-class Settled(Message, tag="settled"):
+class Settled(Message, frozen=True, tag="settled"):
     """A phase of a placement has ended: it frees what the placement holds in flight.
 
     ``phase``: ``prefill`` (first token seen), ``decode`` (last token seen) or ``all`` (abandoned,

@@ -7,7 +7,7 @@ from ._struct import Message
 MAX_SEED: Final = 2**63 - 1
 
 
-class Sampling(Message):
+class Sampling(Message, frozen=True):
     """One request's sampling parameters. Stop *strings* are absent: ingress alone matches text.
 
     Defaults are OpenAI's. ``max_tokens`` counts output tokens over all attempts, the first token

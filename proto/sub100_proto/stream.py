@@ -4,7 +4,7 @@ from ._struct import HotMessage
 from .kv import KvHandle
 
 
-class Timing(HotMessage):
+class Timing(HotMessage, frozen=True):
     """A worker's own durations for one attempt, in milliseconds: waiting in its queue, pulling KV,
     computing up to the first token it made."""
 
@@ -13,7 +13,7 @@ class Timing(HotMessage):
     compute_ms: float = 0.0
 
 
-class FirstToken(HotMessage, tag="f"):
+class FirstToken(HotMessage, frozen=True, tag="f"):
     """Prefill is done. ``finish_reason`` is set when the token ends the answer; ``kv`` is then None.
 
     ``cached_tokens`` of the prompt came from the worker's prefix cache.
@@ -27,7 +27,7 @@ class FirstToken(HotMessage, tag="f"):
     finish_reason: str = ""
 
 
-class Tokens(HotMessage, tag="t"):
+class Tokens(HotMessage, frozen=True, tag="t"):
     """Output tokens from ``position`` on (0 is the first output token of the answer).
 
     Every event but the last carries at least one token. ``finish_reason`` non-empty: the last event.
@@ -43,7 +43,7 @@ class Tokens(HotMessage, tag="t"):
     transferred_tokens: int = 0
 
 
-class Failed(HotMessage, tag="x"):
+class Failed(HotMessage, frozen=True, tag="x"):
     """The attempt is over without an answer; the tokens sent so far stand. ``code`` is one of
     shared.errors and tells whether another worker may go on."""
 
@@ -55,7 +55,7 @@ class Failed(HotMessage, tag="x"):
 StreamEvent = FirstToken | Tokens | Failed
 
 
-class StreamBatch(HotMessage):
+class StreamBatch(HotMessage, frozen=True):
     """All events of one engine step for one ingress."""
 
     worker_id: str

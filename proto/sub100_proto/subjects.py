@@ -1,6 +1,6 @@
 """Subject names: ``sub100.v1.<region>.<owner>.<verb>[.<key>]``, built here and nowhere else.
 
-| subject | published by | received by | payload -> reply |
+| subject | from | to | payload -> reply |
 | --- | --- | --- | --- |
 | ``cache.lookup`` | ingress | cache (queue group) | CacheLookup -> CacheHit or CacheMiss |
 | ``cache.fill`` | ingress | cache (queue group) | CacheFill |
@@ -8,9 +8,9 @@
 | ``scheduler.settled`` | ingress | every scheduler | Settled |
 | ``scheduler.placed`` | scheduler | every other scheduler | Placed |
 | ``<role>.job.<worker>`` | ingress | that worker | PrefillJob or DecodeJob -> Accepted or Busy |
-| ``<role>.control.<worker>`` | ingress, scheduler | that worker | Abort, Resend, ReleaseKv, DumpKv -> KvDump |
+| ``<role>.control.<worker>`` | ingress, scheduler | worker | Abort, Resend, ReleaseKv; DumpKv -> KvDump |
 | ``ingress.stream.<ingress>.events`` | workers | that ingress | StreamBatch |
-| ``ingress.stream.<ingress>.claim.<attempt>`` | worker, or NATS ("no responders") | that ingress | Accepted or Busy |
+| ``ingress.stream.<ingress>.claim.<attempt>`` | worker, or NATS (503) | that ingress | Accepted or Busy |
 | ``fleet.heartbeat.<role>.<worker>`` | workers | schedulers | Heartbeat |
 | ``fleet.kv.<worker>`` | workers | schedulers | KvEvents |
 | ``fleet.status.<service>.<instance>`` | every service | whoever operates the region | ServiceStatus |

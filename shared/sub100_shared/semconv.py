@@ -1,0 +1,67 @@
+"""Names of spans, attributes and hops, in one place.
+
+OpenTelemetry semantic conventions 1.38 (messaging, GenAI) where they have a name; ours start with
+``sub100.``. No ids in span names; no prompt text in attributes.
+"""
+
+from typing import Final
+
+# spans
+REQUEST_CHAT: Final = "chat"
+REQUEST_COMPLETION: Final = "text_completion"
+CACHE_LOOKUP: Final = "cache.lookup"
+CACHE_SERVE: Final = "cache.process"
+SCHEDULE: Final = "scheduler.place"
+SCHEDULE_SERVE: Final = "scheduler.process"
+PREFILL: Final = "prefill.job"
+PREFILL_SERVE: Final = "prefill.process"
+DECODE: Final = "decode.job"
+DECODE_SERVE: Final = "decode.process"
+ENGINE_QUEUE: Final = "engine.queue"
+ENGINE_COMPUTE: Final = "engine.compute"
+KV_TRANSFER: Final = "kv.transfer"
+TOKENIZE: Final = "ingress.tokenize"
+
+# hops of the budget
+HOP_NETWORK: Final = "network"
+HOP_INGRESS: Final = "ingress"
+HOP_CACHE: Final = "cache"
+HOP_SCHEDULE: Final = "schedule"
+HOP_PREFILL: Final = "prefill"
+HOP_DECODE: Final = "decode"
+
+# attributes
+REQUEST_ID: Final = "sub100.request_id"
+TENANT: Final = "sub100.tenant"
+REGION: Final = "sub100.region"
+TIER: Final = "sub100.tier"
+BLAME: Final = "sub100.blame"
+HOP: Final = "sub100.hop"
+BUDGET_TOTAL_MS: Final = "sub100.budget.total_ms"
+TTFT_MS: Final = "sub100.ttft_ms"
+ALLOTTED_MS: Final = "sub100.allotted_ms"
+SPENT_MS: Final = "sub100.spent_ms"
+OVERRUN_MS: Final = "sub100.overrun_ms"
+BUS_MS: Final = "sub100.bus_ms"
+CRITICAL: Final = "sub100.critical"
+ATTEMPT: Final = "sub100.attempt"
+WORKER: Final = "sub100.worker_id"
+CACHED_TOKENS: Final = "sub100.kv.cached_tokens"
+TRANSFERRED_TOKENS: Final = "sub100.kv.transferred_tokens"
+PREDICTED_TTFT_MS: Final = "sub100.predicted_ttft_ms"
+CANCELLED: Final = "sub100.cancelled"
+CODE: Final = "error.type"
+MODEL: Final = "gen_ai.request.model"
+OPERATION: Final = "gen_ai.operation.name"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+HTTP_STATUS: Final = "http.response.status_code"
+HTTP_ROUTE: Final = "http.route"
+MESSAGING_SYSTEM: Final = "messaging.system"
+
+# values of TIER
+TIER_EXACT: Final = "cache_exact"
+TIER_WARM: Final = "warm"
+TIER_COLD: Final = "cold"
+TIER_NONE: Final = "none"
