@@ -63,7 +63,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     start_ms: float
     duration_ms: float
     allotted_ms: float
-    bus_ms: float = 0.0
+    hop: Hop | None = None
+    """None for ingress's own time between hops."""
 
 
 class Ledger:
@@ -141,7 +142,7 @@ class Ledger:
                     start_ms=hop.start_ms,
                     duration_ms=hop.spent_ms,
                     allotted_ms=hop.allotted_ms,
-                    bus_ms=hop.bus_ms,
+                    hop=hop,
                 )
             )
             at = hop.start_ms

@@ -1,0 +1,1 @@
+"""Ingress: OpenAI HTTP in, jobs out, tokens in, text out. Publishes every job and alone detokenises."""

@@ -1,0 +1,208 @@
+"""The routes: bytes of a request in, an Exchange out of them, its response back."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from sub100_shared import semconv
+from sub100_shared.clock import Clock
+from sub100_shared.errors import ClientError, Sub100Error
+from sub100_shared.ledger import Ledger
+from sub100_shared.telemetry import SpanKind, Telemetry, extract
+
+from . import door
+from .cache_key import digest, is_cacheable
+from .chunks import ChatChunks, ChunkWriter, CompletionChunks
+from .delivery import BodyResponder, Responder, Send, SseResponder, send_error
+from .exchange import Exchange
+from .http_body import ClientDisconnected, Receive, cancel_on_disconnect, read_body
+from .keys import KeyRing, Tenant
+from .openai_request import GenerationRequest, parse_chat, parse_completion
+from .serving import Serving
+
+Parse = Callable[[bytes], GenerationRequest]
+
+_TRACE_HEADERS: Final = ("traceparent", "tracestate")
+
+
+class Surface(msgspec.Struct, frozen=True, kw_only=True):
+    """What the routes need. ``refusal``: why nothing can be served now, or None."""
+
+    serving: Serving
+    telemetry: Telemetry
+    clock: Clock
+    model: str
+    model_revision: str
+    created: int
+    use_cache: bool
+    budget_ms: float
+    max_body_bytes: int
+    body_timeout_s: float
+
+
+def create_app(surface: Surface, keys: KeyRing, refusal: Any, is_ready: Callable[[], bool]) -> door.Door:
+    """The ASGI application, behind its door."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+
+    @app.post("/v1/chat/completions")
+    async def chat_completions(request: Request) -> Response:
+        return GenerationResponse(surface, request, parse_chat, ChatChunks, semconv.REQUEST_CHAT)
+
+    @app.post("/v1/completions")
+    async def completions(request: Request) -> Response:
+        return GenerationResponse(
+            surface, request, parse_completion, CompletionChunks, semconv.REQUEST_COMPLETION
+        )
+
+    @app.get("/v1/models")
+    async def models() -> Response:
+        return _json({"object": "list", "data": [_model_card(surface)]})
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> Response:
+        if name != surface.model:
+            raise _unknown_model(name, surface.model)
+        return _json(_model_card(surface))
+
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        return _json({"status": "ok"})
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        ready = is_ready()
+        return _json({"ready": ready}, status=200 if ready else 503)
+
+    app.add_exception_handler(Sub100Error, _on_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    return door.Door(app, keys, surface.clock, refusal)
+
+
+class GenerationResponse(Response):
+    """Does the whole work of a generating route when it is called as ASGI: one frame, no middleware."""
+
+    def __init__(
+        self,
+        surface: Surface,
+        request: Request,
+        parse: Parse,
+        chunk_writer: Callable[..., ChunkWriter],
+        operation: str,
+    ) -> None:
+        super().__init__()
+        self._surface = surface
+        self._request = request
+        self._parse = parse
+        self._chunk_writer = chunk_writer
+        self._operation = operation
+
+    async def __call__(self, scope: door.Scope, receive: Receive, send: Send) -> None:
+        surface = self._surface
+        try:
+            body = await read_body(
+                receive,
+                self._request.headers.get("content-length"),
+                limit=surface.max_body_bytes,
+                timeout_s=surface.body_timeout_s,
+            )
+            request = self._parse(body)
+            if request.model != surface.model:
+                raise _unknown_model(request.model, surface.model)
+        except ClientError as error:
+            await send_error(send, error, scope[door.REQUEST_ID])
+            return
+        except ClientDisconnected:
+            return
+        ex = self._open(scope, request)
+        writer = self._chunk_writer(
+            request_id=ex.request_id, model=request.model, include_usage=request.include_usage
+        )
+        responder: Responder = (SseResponder if request.stream else BodyResponder)(ex, writer, send)
+        await _answer_until_disconnect(surface.serving, ex, responder, receive, len(body))
+
+    def _open(self, scope: door.Scope, request: GenerationRequest) -> Exchange:
+        surface = self._surface
+        tenant: Tenant = scope[door.TENANT]
+        carrier = {name: self._request.headers[name] for name in _TRACE_HEADERS if name in self._request.headers}
+        total_ms = tenant.budget_ms or surface.budget_ms
+        span = surface.telemetry.start(
+            self._operation,
+            extract(carrier) if carrier else None,
+            kind=SpanKind.SERVER,
+            attributes={
+                semconv.REQUEST_ID: scope[door.REQUEST_ID],
+                semconv.TENANT: tenant.name,
+                semconv.MODEL: request.model,
+                semconv.OPERATION: self._operation,
+                semconv.BUDGET_TOTAL_MS: total_ms,
+                semconv.HTTP_ROUTE: scope["path"],
+            },
+        )
+        cacheable = surface.use_cache and is_cacheable(request, tenant.cache)
+        return Exchange(
+            request_id=scope[door.REQUEST_ID],
+            tenant=tenant,
+            request=request,
+            ledger=Ledger(surface.clock, total_ms=total_ms, arrived_at_ms=scope[door.ARRIVED]),
+            span=span,
+            digest=digest(request, tenant.name, surface.model_revision) if cacheable else None,
+        )
+
+
+async def _answer_until_disconnect(
+    serving: Serving, ex: Exchange, responder: Responder, receive: Receive, body_bytes: int
+) -> None:
+    """Answer; a client that leaves cancels everything that its request holds, streaming or not."""
+    task = asyncio.current_task()
+    assert task is not None
+    watcher = asyncio.create_task(cancel_on_disconnect(receive, task))
+    try:
+        await serving.answer(ex, responder, body_bytes)
+    except asyncio.CancelledError:
+        if not watcher.done() or watcher.cancelled():
+            raise  # not the client: the server itself is going down
+        task.uncancel()
+    finally:
+        watcher.cancel()
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Sub100Error)
+    return _ErrorResponse(error, request.scope[door.REQUEST_ID])
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        ours = ClientError("method_not_allowed", f"{request.method} is not allowed here")
+    else:
+        ours = ClientError("not_found", f"no such path: {request.method} {request.url.path[:200]}")
+    return _ErrorResponse(ours, request.scope[door.REQUEST_ID])
+
+
+class _ErrorResponse(Response):
+    def __init__(self, error: Sub100Error, request_id: str) -> None:
+        super().__init__()
+        self._error = error
+        self._request_id = request_id
+
+    async def __call__(self, scope: door.Scope, receive: Receive, send: Send) -> None:
+        await send_error(send, self._error, self._request_id)
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
+
+
+def _model_card(surface: Surface) -> dict[str, object]:
+    return {"id": surface.model, "object": "model", "created": surface.created, "owned_by": "sub100"}
+
+
+def _unknown_model(name: str, known: str) -> ClientError:
+    return ClientError(
+        "model_not_found", f"the model {name[:100]!r} does not exist (there is {known!r})", param="model"
+    )

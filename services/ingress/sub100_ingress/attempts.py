@@ -1,0 +1,194 @@
+"""Attempts in flight, and the one subscription that feeds them.
+
+Every job has a nonce, its attempt. Events and claims carry it; what carries an unknown one (a fenced,
+aborted or finished attempt) is dropped. The reader of an attempt is one coroutine, woken at most once
+per message: there is no task and no queue per token.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from sub100_proto import codec
+from sub100_proto.jobs import Accepted, Busy
+from sub100_proto.placement import WorkerRef
+from sub100_proto.stream import Failed, FirstToken, StreamEvent, Tokens
+from sub100_proto.subjects import Role
+from sub100_shared.bus import Incoming
+
+_log = logging.getLogger(__name__)
+
+
+def nonce() -> str:
+    """96 random bits: no worker can guess another stream's attempt."""
+    return secrets.token_urlsafe(12)
+
+
+class AttemptLost(Exception):
+    """The worker will not go on with the attempt. ``elsewhere``: another worker may."""
+
+    def __init__(self, worker_id: str, code: str, *, elsewhere: bool) -> None:
+        super().__init__(f"{worker_id}: {code}")
+        self.worker_id = worker_id
+        self.code = code
+        self.elsewhere = elsewhere
+
+
+class Attempt:
+    """One job at one worker. Output positions are checked here: tokens come out in order, once each."""
+
+    def __init__(self, worker: WorkerRef, role: Role, position: int, max_buffered: int) -> None:
+        self.nonce = nonce()
+        self.worker = worker
+        self.role = role
+        self.claimed = False
+        self.is_over = False
+        self._position = position
+        self._max_buffered = max_buffered
+        self._events: deque[FirstToken | Tokens] = deque()
+        self._lost: AttemptLost | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self.gap_at: int | None = None
+        """The position from which tokens are missing, while a Resend is due."""
+        self.has_token = False
+        self.is_live = True
+        """Set by the reader's side on each event, cleared by the watchdog on each look."""
+
+    def accept(self, event: StreamEvent) -> None:
+        """Take an event from the bus: in order, without repeats; past a gap nothing is taken."""
+        self.claimed = self.is_live = True
+        match event:
+            case Failed(code=code):
+                self.lose(code)
+                return
+            case FirstToken(token=token):
+                if self._position > 0:
+                    return
+                self._position = 1
+                self.is_over = bool(event.finish_reason)
+            case Tokens(position=position, ids=ids):
+                end = position + len(ids)
+                if position > self._position:
+                    self.gap_at = self._position
+                    self._wake()
+                    return
+                if end < self._position or (end == self._position and not event.finish_reason):
+                    return
+                if position < self._position:
+                    event = msgspec.structs.replace(
+                        event, ids=ids[self._position - position :], position=self._position
+                    )
+                self._position = end
+                self.gap_at = None
+                self.is_over = bool(event.finish_reason)
+        if len(self._events) >= self._max_buffered:
+            self.lose("slow_client", elsewhere=False)
+            return
+        self.has_token = True
+        self._events.append(event)
+        self._wake()
+
+    def claim(self, claim: Accepted | Busy) -> None:
+        match claim:
+            case Accepted():
+                self.claimed = True
+            case Busy(code=code):
+                self.lose(code)
+
+    def lose(self, code: str, *, elsewhere: bool = True) -> None:
+        """Nothing more will come: the reader gets AttemptLost after what has arrived."""
+        if self._lost is None and not self.is_over:
+            self._lost = AttemptLost(self.worker.worker_id, code, elsewhere=elsewhere)
+            self._wake()
+
+    def lose_unclaimed(self) -> None:
+        """The claim timer's callback."""
+        if not self.claimed:
+            self.lose("worker_lost")
+
+    async def next(self) -> FirstToken | Tokens | None:
+        """The next event; None when woken for something else (a gap, the watchdog).
+
+        Raises AttemptLost. One reader at a time.
+        """
+        if not self._events:
+            if self._lost is not None:
+                raise self._lost
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if self._events:
+            return self._events.popleft()
+        if self._lost is not None:
+            raise self._lost
+        return None
+
+    def poke(self) -> None:
+        """Wake the reader without an event."""
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class AttemptTable:
+    """Nonce -> attempt, fed by the ingress's stream subscription (``on_message``)."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[str, Attempt] = {}
+        self.num_unknown_events = 0
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def add(self, attempt: Attempt) -> None:
+        self._attempts[attempt.nonce] = attempt
+
+    def __iter__(self) -> Iterator[Attempt]:
+        """A copy: attempts may end while one looks."""
+        return iter(list(self._attempts.values()))
+
+    def remove(self, attempt: Attempt) -> None:
+        """Fence the attempt: later events of it are dropped. Idempotent."""
+        self._attempts.pop(attempt.nonce, None)
+
+    def on_message(self, msg: Incoming) -> None:
+        """Listener of ``subjects.stream_all``."""
+        owner, _, last = msg.subject.rpartition(".")
+        if last == "events":
+            self._on_batch(msg.data)
+        elif owner.endswith(".claim"):
+            self._on_claim(last, msg)
+
+    def _on_batch(self, data: bytes) -> None:
+        try:
+            batch = codec.decode_stream_batch(data)
+        except msgspec.MsgspecError as error:
+            _log.error("unreadable stream batch", extra={"error": str(error)})
+            return
+        for event in batch.events:
+            attempt = self._attempts.get(event.attempt)
+            if attempt is None or attempt.worker.worker_id != batch.worker_id:
+                self.num_unknown_events += 1
+                continue
+            attempt.accept(event)
+
+    def _on_claim(self, nonce_: str, msg: Incoming) -> None:
+        attempt = self._attempts.get(nonce_)
+        if attempt is None:
+            return
+        if msg.is_no_responders:
+            attempt.lose("worker_lost")
+            return
+        try:
+            attempt.claim(codec.decode_claim(msg.data))
+        except msgspec.MsgspecError as error:
+            _log.error("unreadable claim", extra={"error": str(error)})
+            attempt.lose("worker_lost")

@@ -1,0 +1,80 @@
+"""The end of an exchange: its spans, its log line, its count of usage. Once, whatever happened."""
+
+import logging
+from typing import Final
+
+from sub100_shared import semconv
+from sub100_shared.ledger import Hop
+from sub100_shared.telemetry import Span, fail
+
+from .exchange import Exchange
+
+_log = logging.getLogger(__name__)
+
+CANCELLED: Final = "cancelled"
+_CLIENT_CLOSED_STATUS: Final = 499
+
+
+def close_exchange(ex: Exchange, status: int) -> None:
+    """Close the books. ``status`` is what the client got (499: it left before an answer)."""
+    ledger = ex.ledger
+    critical = {id(segment.hop) for segment in ledger.critical_path() if segment.hop is not None}
+    for span, hop, end_ns in ex.hop_spans:
+        _end_hop(span, hop, end_ns, is_critical=id(hop) in critical)
+    blame = ledger.blame() if ledger.ttft_ms is not None else ""
+    if ex.span.is_recording():
+        ex.span.set_attributes(
+            {
+                semconv.TIER: ex.tier,
+                semconv.BLAME: blame,
+                semconv.INPUT_TOKENS: ex.num_prompt_tokens,
+                semconv.OUTPUT_TOKENS: ex.num_completion_tokens,
+                semconv.CACHED_TOKENS: ex.num_cached_tokens,
+                semconv.ATTEMPTS: ex.num_attempts,
+                semconv.HTTP_STATUS: status,
+            }
+        )
+        if ledger.ttft_ms is not None:
+            ex.span.set_attribute(semconv.TTFT_MS, round(ledger.ttft_ms, 3))
+        if ex.finish_reason:
+            ex.span.set_attribute(semconv.FINISH_REASONS, [ex.finish_reason])
+        if ex.code == CANCELLED:
+            ex.span.set_attribute(semconv.CANCELLED, True)
+        elif ex.code:
+            fail(ex.span, ex.code)
+    ex.span.end()
+    _log.info(
+        "request",
+        extra={
+            "request_id": ex.request_id,
+            "tenant": ex.tenant.name,
+            "status": status,
+            "code": ex.code,
+            "tier": ex.tier,
+            "ttft_ms": None if ledger.ttft_ms is None else round(ledger.ttft_ms, 2),
+            "total_ms": round(ledger.elapsed_ms(), 2),
+            "blame": blame,
+            "num_prompt_tokens": ex.num_prompt_tokens,
+            "num_completion_tokens": ex.num_completion_tokens,
+            "num_attempts": ex.num_attempts,
+        },
+    )
+
+
+def _end_hop(span: Span, hop: Hop, end_ns: int, *, is_critical: bool) -> None:
+    if span.is_recording():
+        span.set_attributes(
+            {
+                semconv.HOP: hop.name,
+                semconv.ALLOTTED_MS: round(hop.allotted_ms, 3),
+                semconv.SPENT_MS: round(hop.spent_ms, 3),
+                semconv.OVERRUN_MS: round(hop.overrun_ms, 3),
+                semconv.BUS_MS: round(hop.bus_ms, 3),
+                semconv.CRITICAL: is_critical,
+            }
+        )
+    span.end(end_ns)
+
+
+def client_closed_status() -> int:
+    return _CLIENT_CLOSED_STATUS

@@ -1,0 +1,29 @@
+"""``SUB100_INGRESS_*``."""
+
+import msgspec
+
+
+class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``model`` is a directory with tokenizer.json; ``served_name`` is what clients call it (default:
+    the directory's name). Times in seconds unless the name says ms."""
+
+    model: str
+    keys_file: str
+    served_name: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    block_size: int = 32
+    max_body_bytes: int = 32 * 2**20
+    body_timeout_s: float = 30.0
+    max_inflight: int = 1024
+    max_buffered_events: int = 4096
+    long_prompt_bytes: int = 16_384
+    keep_alive_s: float = 15.0
+    first_token_timeout_s: float = 120.0
+    stall_timeout_s: float = 20.0
+    claim_timeout_ms: float = 250.0
+    place_timeout_ms: float = 500.0
+    max_attempts: int = 3
+    cache: bool = True
+    cache_ttl_s: int = 3600
+    budget_ms: float = 100.0

@@ -1,0 +1,124 @@
+"""Jobs out: ingress publishes every job itself, so that NATS tells it when nobody listens."""
+
+import asyncio
+import logging
+
+from sub100_proto import codec, subjects, tokens
+from sub100_proto.jobs import Abort, DecodeJob, PrefillJob, ReleaseKv, Resend
+from sub100_proto.kv import KvHandle
+from sub100_proto.placement import Settled, WorkerRef
+from sub100_shared.bus import Bus, BusUnavailable, PayloadTooLarge
+from sub100_shared.errors import ClientError
+from sub100_shared.ledger import Hop
+from sub100_shared.telemetry import Span, inject
+
+from .attempts import Attempt, AttemptTable
+from .exchange import Exchange, Prompt
+
+_log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Publishes jobs and controls; owns the claim timers."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        table: AttemptTable,
+        *,
+        region: str,
+        ingress_id: str,
+        claim_timeout_ms: float,
+        max_buffered: int,
+    ) -> None:
+        self._bus = bus
+        self._table = table
+        self._region = region
+        self._ingress_id = ingress_id
+        self._events = subjects.stream_events(region, ingress_id)
+        self._claim_timeout_s = claim_timeout_ms / 1e3
+        self._max_buffered = max_buffered
+
+    async def prefill(self, ex: Exchange, prompt: Prompt, worker: WorkerRef, hop: Hop, span: Span) -> Attempt:
+        """Publish a prefill job; its events come to the returned attempt."""
+        attempt = Attempt(worker, "prefill", 0, self._max_buffered)
+        job = PrefillJob(
+            attempt=attempt.nonce,
+            request_id=ex.request_id,
+            events=self._events,
+            model=ex.request.model,
+            prompt=prompt.packed,
+            sampling=ex.request.engine_sampling(prompt.max_tokens),
+            budget=ex.ledger.budget_for(hop),
+            epoch=worker.epoch,
+            salt=prompt.salt,
+        )
+        await self._send(attempt, codec.encode(job), span)
+        return attempt
+
+    async def decode(
+        self, ex: Exchange, prompt: Prompt, worker: WorkerRef, kv: KvHandle | None, hop: Hop, span: Span
+    ) -> Attempt:
+        """Publish a decode job that goes on after the output so far."""
+        attempt = Attempt(worker, "decode", len(ex.output_ids), self._max_buffered)
+        job = DecodeJob(
+            attempt=attempt.nonce,
+            request_id=ex.request_id,
+            events=self._events,
+            model=ex.request.model,
+            prompt=prompt.packed,
+            sampling=ex.request.engine_sampling(prompt.max_tokens),
+            budget=ex.ledger.budget_for(hop),
+            epoch=worker.epoch,
+            output=tokens.pack(ex.output_ids),
+            kv=kv,
+            salt=prompt.salt,
+        )
+        await self._send(attempt, codec.encode(job), span)
+        return attempt
+
+    async def end(self, attempt: Attempt) -> None:
+        """Fence the attempt and, unless it is over, have the worker free it. Never raises."""
+        self._table.remove(attempt)
+        if not attempt.is_over:
+            await self._control(attempt.worker, attempt.role, codec.encode(Abort(attempt=attempt.nonce)))
+
+    async def release(self, worker: WorkerRef, kv: KvHandle) -> None:
+        """Free KV that nobody will pull. Never raises: the lease frees it otherwise."""
+        await self._control(worker, "prefill", codec.encode(ReleaseKv(kv=kv)))
+
+    async def resend(self, attempt: Attempt, position: int) -> None:
+        """Ask for tokens that were lost on the way."""
+        await self._control(
+            attempt.worker, attempt.role, codec.encode(Resend(attempt=attempt.nonce, position=position))
+        )
+
+    async def settle(self, settled: Settled) -> None:
+        """Tell the schedulers what became of a placement. Never raises: it also ends by itself."""
+        try:
+            await self._bus.publish(subjects.scheduler_settled(self._region), codec.encode(settled))
+        except BusUnavailable:
+            _log.debug("settled not sent: no connection")
+
+    async def _send(self, attempt: Attempt, payload: bytes, span: Span) -> None:
+        self._table.add(attempt)
+        try:
+            await self._bus.publish(
+                subjects.job(self._region, attempt.role, attempt.worker.worker_id),
+                payload,
+                reply=subjects.stream_claim(self._region, self._ingress_id, attempt.nonce),
+                headers=inject(span),
+            )
+        except PayloadTooLarge as error:
+            self._table.remove(attempt)
+            raise ClientError("request_too_large", str(error), param="messages") from error
+        except BaseException:
+            self._table.remove(attempt)
+            raise
+        asyncio.get_running_loop().call_later(self._claim_timeout_s, attempt.lose_unclaimed)
+
+    async def _control(self, worker: WorkerRef, role: subjects.Role, payload: bytes) -> None:
+        try:
+            await self._bus.publish(subjects.control(self._region, role, worker.worker_id), payload)
+        except BusUnavailable:
+            _log.debug("control not sent: no connection")

@@ -1,0 +1,63 @@
+"""One request from arrival to last byte: what it asks, what it may spend, what became of it."""
+
+import msgspec
+
+from sub100_proto.placement import Placement
+from sub100_shared.ledger import Hop, Ledger
+from sub100_shared.semconv import TIER_NONE
+from sub100_shared.telemetry import Span, unix_ns
+
+from .keys import Tenant
+from .openai_request import GenerationRequest
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """The request as the engines see it. ``packed`` are the token ids (u32), ``block_hashes`` their chain."""
+
+    packed: bytes
+    num_tokens: int
+    block_hashes: bytes
+    salt: str
+    max_tokens: int
+
+
+class Exchange(msgspec.Struct, kw_only=True):
+    """Mutable, owned by the request's one coroutine."""
+
+    request_id: str
+    tenant: Tenant
+    request: GenerationRequest
+    ledger: Ledger
+    span: Span
+
+    hop_spans: list[tuple[Span, Hop, int]] = msgspec.field(default_factory=list)
+    """Spans of closed hops and when they ended (unix ns); ended for good with the exchange, when it is
+    known which were critical."""
+
+    digest: bytes | None = None
+    """The exact cache key; None when the request is not cacheable."""
+
+    prompt: Prompt | None = None
+    placement: Placement | None = None
+    output_ids: list[int] = msgspec.field(default_factory=list)
+    """All output tokens received, over all attempts; the client may have seen fewer (stop strings)."""
+
+    pieces: list[str] = msgspec.field(default_factory=list)
+    """The text deltas delivered."""
+
+    tier: str = TIER_NONE
+    finish_reason: str = ""
+    num_prompt_tokens: int = 0
+    num_completion_tokens: int = 0
+    num_cached_tokens: int = 0
+    num_transferred_tokens: int = 0
+    num_attempts: int = 0
+    code: str = ""
+    """The error's code; empty for an answer. ``cancelled`` when the client left."""
+
+    cache_age_s: float | None = None
+
+    def close_hop(self, hop: Hop, span: Span, own_ms: float | None = None) -> None:
+        """End a hop's interval and note its span."""
+        self.ledger.close(hop, own_ms)
+        self.hop_spans.append((span, hop, unix_ns()))

@@ -1,0 +1,228 @@
+"""From a tokenised prompt to text: place, prefill, hand over, decode; again elsewhere on loss.
+
+Steps 5 to 8 of ARCHITECTURE. The first token is written before the decode job leaves; from then on
+prefill's worker is out of the picture. All waiting is bounded: by claim timers, by the watchdog (which
+loses attempts of dead or silent workers) and by ``max_attempts``.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from sub100_proto.kv import KvHandle
+from sub100_proto.placement import Placement, Settled, WorkerRef
+from sub100_proto.stream import FirstToken, Tokens
+from sub100_shared import semconv
+from sub100_shared.errors import Evicted
+from sub100_shared.telemetry import Span, SpanKind, Telemetry, fail
+
+from .attempts import Attempt, AttemptLost
+from .dispatch import Dispatcher
+from .exchange import Exchange, Prompt
+from .placing import SchedulerClient
+from .text import TextAssembler
+from .tokenizer import ModelTokenizer
+
+_log = logging.getLogger(__name__)
+
+_KV_GONE = frozenset({"kv_load_failed", "kv_expired"})
+
+
+class Delivery(Protocol):
+    """Where text goes: an SSE stream or a collected body. Awaiting it is the backpressure."""
+
+    async def text(self, text: str) -> None: ...
+
+    async def keep_alive(self) -> None: ...
+
+
+class Generator:
+    """Runs one request at a time per call; holds no state of requests."""
+
+    def __init__(
+        self,
+        scheduler: SchedulerClient,
+        dispatcher: Dispatcher,
+        tokenizer: ModelTokenizer,
+        telemetry: Telemetry,
+        *,
+        max_attempts: int,
+    ) -> None:
+        self._scheduler = scheduler
+        self._dispatcher = dispatcher
+        self._tokenizer = tokenizer
+        self._telemetry = telemetry
+        self._max_attempts = max_attempts
+
+    async def run(self, ex: Exchange, prompt: Prompt, out: Delivery) -> None:
+        """Deliver the whole answer and set ``ex.finish_reason``; raises Refused, Evicted, ClientError.
+
+        Cancellation (the client left) frees engine and KV before it propagates.
+        """
+        text = TextAssembler(self._tokenizer, ex.request.stops)
+        handover: _Handover | None = None
+        avoid: tuple[str, ...] = ()
+        try:
+            while not ex.finish_reason:
+                ex.num_attempts += 1
+                placement = ex.placement = await self._scheduler.place(ex, prompt, avoid)
+                is_done = False
+                try:
+                    if placement.prefill is not None and not ex.output_ids:
+                        first = await self._prefill(ex, prompt, placement.prefill, out)
+                        if first.kv is not None:
+                            handover = _Handover(placement.prefill, first.kv)
+                        ids = () if first.finish_reason == "stop" else (first.token,)
+                        await self._deliver(ex, ids, first.finish_reason, text, out)
+                        await self._settle_prefill(placement, first, prompt.num_tokens)
+                    if not ex.finish_reason:
+                        await self._decode(ex, prompt, placement.decode, handover, text, out)
+                    is_done = True
+                except AttemptLost as lost:
+                    self._log_loss(ex, lost)
+                    if lost.code in _KV_GONE:
+                        handover = None
+                    else:
+                        avoid = (*avoid, lost.worker_id)
+                    if not lost.elsewhere or ex.num_attempts >= self._max_attempts:
+                        raise Evicted(lost.code, f"the worker was lost ({lost.code})") from lost
+                finally:
+                    await self._settle(placement, ok=is_done)
+        finally:
+            if handover is not None and not handover.is_pulled:
+                await self._dispatcher.release(handover.worker, handover.kv)
+
+    async def _prefill(self, ex: Exchange, prompt: Prompt, worker: WorkerRef, out: Delivery) -> FirstToken:
+        """The prompt is computed and its first token is here; nothing is delivered yet."""
+        hop = ex.ledger.open(semconv.HOP_PREFILL)
+        span = self._span(semconv.PREFILL, ex, worker)
+        attempt: Attempt | None = None
+        own_ms: float | None = None
+        try:
+            attempt = await self._dispatcher.prefill(ex, prompt, worker, hop, span)
+            first = await self._first(attempt, out)
+            own_ms = first.timing.queue_ms + first.timing.compute_ms
+            self._note_cached(ex, first.cached_tokens, span)
+            return first
+        except AttemptLost as lost:
+            fail(span, lost.code)
+            raise
+        finally:
+            ex.close_hop(hop, span, own_ms)
+            if attempt is not None:
+                await self._dispatcher.end(attempt)
+
+    async def _decode(
+        self,
+        ex: Exchange,
+        prompt: Prompt,
+        worker: WorkerRef,
+        handover: "_Handover | None",
+        text: TextAssembler,
+        out: Delivery,
+    ) -> None:
+        """Everything after the output so far."""
+        first_content = not ex.output_ids
+        hop = ex.ledger.open(semconv.HOP_DECODE if ex.output_ids else semconv.HOP_PREFILL)
+        span = self._span(semconv.DECODE, ex, worker)
+        kv = None if handover is None or handover.is_pulled else handover.kv
+        attempt: Attempt | None = None
+        own_ms: float | None = None
+        try:
+            attempt = await self._dispatcher.decode(ex, prompt, worker, kv, hop, span)
+            while not ex.finish_reason:
+                event = await self._next(attempt, out)
+                if event.timing is not None:
+                    own_ms = event.timing.queue_ms + event.timing.transfer_ms + event.timing.compute_ms
+                    if handover is not None:
+                        handover.is_pulled = True
+                    ex.num_transferred_tokens += event.transferred_tokens
+                    if first_content:
+                        ex.ledger.close(hop, own_ms)
+                        self._note_cached(ex, event.cached_tokens, span)
+                await self._deliver(ex, event.ids, event.finish_reason, text, out)
+        except AttemptLost as lost:
+            fail(span, lost.code)
+            raise
+        finally:
+            span.set_attribute(semconv.TRANSFERRED_TOKENS, ex.num_transferred_tokens)
+            ex.close_hop(hop, span, own_ms)
+            if attempt is not None:
+                await self._dispatcher.end(attempt)
+
+    async def _deliver(
+        self, ex: Exchange, ids: Sequence[int], finish_reason: str, text: TextAssembler, out: Delivery
+    ) -> None:
+        """Tokens to text to the client. A stop string ends the answer whatever the engine says."""
+        ex.output_ids.extend(ids)
+        piece = text.push(ids) if ids else ""
+        if text.is_stopped:
+            finish_reason = "stop"
+        elif finish_reason:
+            piece += text.finish()
+            if text.is_stopped:
+                finish_reason = "stop"
+        ex.num_completion_tokens = len(ex.output_ids)
+        if piece:
+            ex.pieces.append(piece)
+            await out.text(piece)
+        ex.finish_reason = finish_reason
+
+    async def _first(self, attempt: Attempt, out: Delivery) -> FirstToken:
+        while True:
+            event = await attempt.next()
+            if isinstance(event, FirstToken):
+                return event
+            await out.keep_alive()
+
+    async def _next(self, attempt: Attempt, out: Delivery) -> Tokens:
+        while True:
+            event = await attempt.next()
+            if isinstance(event, Tokens):
+                return event
+            if attempt.gap_at is not None:
+                await self._dispatcher.resend(attempt, attempt.gap_at)
+            elif event is None:
+                await out.keep_alive()
+
+    async def _settle(self, placement: Placement, *, ok: bool) -> None:
+        await self._dispatcher.settle(Settled(placement_id=placement.placement_id, phase="all", ok=ok))
+
+    async def _settle_prefill(self, placement: Placement, first: FirstToken, num_prompt_tokens: int) -> None:
+        worker = placement.prefill
+        await self._dispatcher.settle(
+            Settled(
+                placement_id=placement.placement_id,
+                phase="prefill",
+                worker_id="" if worker is None else worker.worker_id,
+                role="prefill",
+                prefill_ms=first.timing.compute_ms,
+                num_computed_tokens=num_prompt_tokens - first.cached_tokens,
+            )
+        )
+
+    @staticmethod
+    def _note_cached(ex: Exchange, num_cached: int, span: Span) -> None:
+        ex.num_cached_tokens = num_cached
+        ex.tier = semconv.TIER_WARM if num_cached else semconv.TIER_COLD
+        span.set_attribute(semconv.CACHED_TOKENS, num_cached)
+
+    @staticmethod
+    def _log_loss(ex: Exchange, lost: AttemptLost) -> None:
+        _log.info(
+            "attempt lost", extra={"request_id": ex.request_id, "worker": lost.worker_id, "code": lost.code}
+        )
+
+    def _span(self, name: str, ex: Exchange, worker: WorkerRef) -> Span:
+        return self._telemetry.start(
+            name, ex.span, kind=SpanKind.PRODUCER, attributes={semconv.WORKER: worker.worker_id}
+        )
+
+
+class _Handover:
+    """KV that waits at a prefill worker until decode has pulled it."""
+
+    def __init__(self, worker: WorkerRef, kv: KvHandle) -> None:
+        self.worker = worker
+        self.kv = kv
+        self.is_pulled = False

@@ -1,0 +1,60 @@
+"""Reading a request's body: bounded in size and time; and noticing that the client left."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from sub100_shared.errors import ClientError
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class ClientDisconnected(Exception):
+    """The client went away before its request was complete."""
+
+
+async def read_body(receive: Receive, declared: str | None, *, limit: int, timeout_s: float) -> bytes:
+    """The whole body; raises ClientError (``request_too_large``, ``body_timeout``) or ClientDisconnected.
+
+    A declared length over the limit is refused before a byte is read.
+    """
+    if declared is not None and declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    first = await asyncio.wait_for(receive(), timeout_s)
+    if first["type"] == "http.disconnect":
+        raise ClientDisconnected
+    if not first.get("more_body"):
+        body: bytes = first.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _read_rest(receive, bytearray(first.get("body", b"")), limit)
+    except TimeoutError as error:
+        raise ClientError("body_timeout", f"the body did not arrive within {timeout_s:.0f} s") from error
+
+
+async def _read_rest(receive: Receive, body: bytearray, limit: int) -> bytes:
+    while True:
+        if len(body) > limit:
+            raise _too_large(limit)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnected
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            if len(body) > limit:
+                raise _too_large(limit)
+            return bytes(body)
+
+
+async def cancel_on_disconnect(receive: Receive, task: asyncio.Task[Any]) -> None:
+    """Wait for the client to leave, then cancel ``task``; run beside it, after the body was read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    task.cancel()
+
+
+def _too_large(limit: int) -> ClientError:
+    return ClientError("request_too_large", f"the request body is larger than {limit} bytes")

@@ -1,0 +1,58 @@
+"""The schedule hop: ask for workers."""
+
+import msgspec
+
+from sub100_proto import codec, subjects
+from sub100_proto.placement import Placement, PlaceRequest
+from sub100_shared import semconv
+from sub100_shared.bus import Bus, NoResponders, ReplyTimeout
+from sub100_shared.errors import Refused
+from sub100_shared.telemetry import SpanKind, Telemetry, fail, inject
+
+from .exchange import Exchange, Prompt
+
+
+class SchedulerClient:
+    """Placements of one region."""
+
+    def __init__(self, bus: Bus, telemetry: Telemetry, *, region: str, timeout_ms: float) -> None:
+        self._bus = bus
+        self._telemetry = telemetry
+        self._subject = subjects.scheduler_place(region)
+        self._timeout_s = timeout_ms / 1e3
+
+    async def place(self, ex: Exchange, prompt: Prompt, avoid: tuple[str, ...]) -> Placement:
+        """Workers for the request; raises Refused when there are none or nobody can tell."""
+        hop = ex.ledger.open(semconv.HOP_SCHEDULE)
+        span = self._telemetry.start(semconv.SCHEDULE, ex.span, kind=SpanKind.CLIENT)
+        own_ms: float | None = None
+        try:
+            query = PlaceRequest(
+                request_id=ex.request_id,
+                tenant=ex.tenant.name,
+                model=ex.request.model,
+                num_prompt_tokens=prompt.num_tokens,
+                block_hashes=prompt.block_hashes,
+                max_tokens=prompt.max_tokens,
+                budget=ex.ledger.budget_for(hop),
+                num_output_tokens=len(ex.output_ids),
+                avoid=avoid,
+            )
+            msg = await self._bus.request(
+                self._subject, codec.encode(query), timeout_s=self._timeout_s, headers=inject(span)
+            )
+            reply = codec.decode_place_reply(msg.data)
+            own_ms = reply.spent_ms
+            if isinstance(reply, Placement):
+                span.set_attribute(semconv.PREDICTED_TTFT_MS, round(reply.predicted_ttft_ms, 3))
+                return reply
+            fail(span, reply.code)
+            raise Refused(reply.code, reply.reason, retry_after_s=reply.retry_after_s)
+        except (NoResponders, ReplyTimeout) as error:
+            fail(span, "scheduler_unavailable")
+            raise Refused("scheduler_unavailable", "no scheduler answered") from error
+        except msgspec.MsgspecError as error:
+            fail(span, "scheduler_unavailable")
+            raise Refused("scheduler_unavailable", "unreadable answer of the scheduler") from error
+        finally:
+            ex.close_hop(hop, span, own_ms)

@@ -1,0 +1,162 @@
+"""The ingress program: HTTP server, subscriptions, watchdog, and the order in which they start and end."""
+
+import asyncio
+import hashlib
+import sys
+import time
+from pathlib import Path
+
+import uvicorn
+
+from sub100_proto import subjects
+from sub100_shared.clock import monotonic_ms
+from sub100_shared.config import ConfigError
+from sub100_shared.errors import Refused
+from sub100_shared.lifecycle import Runtime
+from sub100_shared.ops import EmbeddedServer
+
+from .app import Surface, create_app
+from .attempts import AttemptTable
+from .config import IngressConfig
+from .dispatch import Dispatcher
+from .generation import Generator
+from .keys import KeyRing
+from .lookup import CacheClient
+from .placing import SchedulerClient
+from .prepare import Preparer
+from .serving import Serving
+from .template import ChatTemplate
+from .tokenizer import ModelTokenizer
+from .watchdog import Watchdog
+
+_SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that tokenises a long prompt may hold the interpreter against the event loop."""
+
+
+class IngressService:
+    """Built by ``build``; see sub100_shared.lifecycle for the contract."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: IngressConfig,
+        serving: Serving,
+        table: AttemptTable,
+        watchdog: Watchdog,
+        surface: Surface,
+        keys: KeyRing,
+    ) -> None:
+        self._runtime = runtime
+        self._serving = serving
+        self._table = table
+        self._watchdog = watchdog
+        app = create_app(surface, keys, self._refusal, lambda: runtime.is_ready)
+        self._server = EmbeddedServer(
+            uvicorn.Config(
+                app,
+                host=config.host,
+                port=config.port,
+                http="httptools",
+                loop="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=2,
+                backlog=4096,
+            )
+        )
+        self._http: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        runtime = self._runtime
+        await runtime.bus.listen(subjects.stream_all(runtime.region, runtime.instance), self._table.on_message)
+        await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._watchdog.on_heartbeat)
+        runtime.spawn(self._watchdog.run(), "watchdog")
+        self._http = runtime.spawn(self._server.serve(), "http")
+
+    async def drain(self, timeout_s: float) -> None:
+        await self._serving.drain(timeout_s)
+
+    async def stop(self) -> None:
+        self._server.should_exit = True
+        if self._http is not None:
+            await asyncio.wait({self._http}, timeout=5)
+
+    def _refusal(self) -> Refused | None:
+        """Why no request can be served at this moment."""
+        if self._serving.is_draining:
+            return Refused("draining", "this replica is shutting down")
+        if not self._runtime.bus.is_connected:
+            return Refused("bus_unavailable", "the message bus is away", retry_after_s=2)
+        return None
+
+
+async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
+    """The composition root; raises ConfigError naming what is wrong."""
+    directory = Path(config.model)
+    try:
+        tokenizer = ModelTokenizer(directory)
+        template = ChatTemplate(directory)
+        keys = KeyRing.load(Path(config.keys_file))
+    except (OSError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+    table = AttemptTable()
+    dispatcher = Dispatcher(
+        runtime.bus,
+        table,
+        region=runtime.region,
+        ingress_id=runtime.instance,
+        claim_timeout_ms=config.claim_timeout_ms,
+        max_buffered=config.max_buffered_events,
+    )
+    scheduler = SchedulerClient(
+        runtime.bus, runtime.telemetry, region=runtime.region, timeout_ms=config.place_timeout_ms
+    )
+    serving = Serving(
+        CacheClient(runtime.bus, runtime.telemetry, region=runtime.region, ttl_s=config.cache_ttl_s),
+        Preparer(
+            tokenizer,
+            template,
+            block_size=config.block_size,
+            secret=runtime.common.secret(),
+            long_prompt_bytes=config.long_prompt_bytes,
+        ),
+        Generator(scheduler, dispatcher, tokenizer, runtime.telemetry, max_attempts=config.max_attempts),
+        max_inflight=config.max_inflight,
+    )
+    watchdog = Watchdog(
+        table,
+        monotonic_ms,
+        keep_alive_s=config.keep_alive_s,
+        first_token_timeout_s=config.first_token_timeout_s,
+        stall_timeout_s=config.stall_timeout_s,
+    )
+    surface = Surface(
+        serving=serving,
+        telemetry=runtime.telemetry,
+        clock=monotonic_ms,
+        model=config.served_name or directory.name,
+        model_revision=model_revision(directory),
+        created=int(time.time()),
+        use_cache=config.cache,
+        budget_ms=config.budget_ms,
+        max_body_bytes=config.max_body_bytes,
+        body_timeout_s=config.body_timeout_s,
+    )
+    return IngressService(runtime, config, serving, table, watchdog, surface, keys)
+
+
+def model_revision(directory: Path) -> str:
+    """What changes when the model does: a digest of its small files and of its weights' names and sizes."""
+    hasher = hashlib.sha256()
+    for path in sorted(directory.iterdir()):
+        if path.is_file():
+            size = path.stat().st_size
+            hasher.update(f"{path.name}:{size}\n".encode())
+            if path.suffix in {".json", ".jinja"} and size < 2**24:
+                hasher.update(path.read_bytes())
+    return hasher.hexdigest()[:16]

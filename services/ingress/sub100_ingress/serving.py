@@ -1,0 +1,132 @@
+"""One exchange, step by step: cache, prompt, generation, end. The reader's map of the service.
+
+Every exchange ends in ``close_exchange`` exactly once, whether it was answered, refused, lost, or left
+by its client; nothing of it survives: attempts are aborted, KV released, the tenant's slot given back.
+"""
+
+import asyncio
+import logging
+
+from sub100_proto.cache import CacheHit
+from sub100_shared.errors import Evicted, Refused, Sub100Error
+
+from .closing import CANCELLED, client_closed_status, close_exchange
+from .delivery import Responder
+from .exchange import Exchange, Prompt
+from .generation import Generator
+from .lookup import CacheClient
+from .prepare import Preparer
+
+_log = logging.getLogger(__name__)
+
+
+class Serving:
+    """Answers exchanges; counts those in flight, so that drain can wait for them."""
+
+    def __init__(
+        self, cache: CacheClient, preparer: Preparer, generator: Generator, *, max_inflight: int
+    ) -> None:
+        self._cache = cache
+        self._preparer = preparer
+        self._generator = generator
+        self._max_inflight = max_inflight
+        self._num_by_tenant: dict[str, int] = {}
+        self.num_inflight = 0
+        self.is_draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def answer(self, ex: Exchange, responder: Responder, body_bytes: int) -> None:
+        """Run the exchange to its end. Raises CancelledError only."""
+        try:
+            self._enter(ex)
+        except Refused as error:
+            ex.code = error.code
+            await responder.fail(error)
+            close_exchange(ex, responder.status)
+            return
+        try:
+            await self._answer(ex, responder, body_bytes)
+        except asyncio.CancelledError:
+            ex.code = CANCELLED
+            raise
+        except Sub100Error as error:
+            ex.code = error.code
+            await responder.fail(error)
+        except Exception:
+            ex.code = "internal_error"
+            _log.exception("request failed", extra={"request_id": ex.request_id})
+            await responder.fail(Evicted("internal_error", "internal error"))
+        finally:
+            self._leave(ex)
+            close_exchange(ex, responder.status or client_closed_status())
+
+    async def _answer(self, ex: Exchange, responder: Responder, body_bytes: int) -> None:
+        if ex.digest is None:
+            prompt = await self._preparer.prepare(ex, body_bytes)
+        else:
+            hit, prompt = await self._look_up_and_prepare(ex, ex.digest, body_bytes)
+            if hit is not None:
+                await replay(ex, hit, responder)
+                return
+        await self._generator.run(ex, prompt, responder)
+        await responder.finish()
+        if ex.digest is not None:
+            await self._cache.fill(ex, ex.digest)
+
+    async def _look_up_and_prepare(
+        self, ex: Exchange, digest: bytes, body_bytes: int
+    ) -> tuple[CacheHit | None, Prompt]:
+        """The look-up needs no tokens: it is on its way while the prompt is tokenised."""
+        lookup = asyncio.create_task(self._cache.lookup(ex, digest))
+        try:
+            await asyncio.sleep(0)  # the look-up leaves here
+            prompt = await self._preparer.prepare(ex, body_bytes)
+            return await lookup, prompt
+        finally:
+            lookup.cancel()
+
+    def _enter(self, ex: Exchange) -> None:
+        tenant = ex.tenant
+        if self.is_draining:
+            raise Refused("draining", "this replica is shutting down")
+        if self.num_inflight >= self._max_inflight:
+            raise Refused("queue_full", f"{self._max_inflight} requests are in flight already")
+        num_own = self._num_by_tenant.get(tenant.name, 0)
+        if num_own >= tenant.max_concurrency:
+            raise Refused(
+                "tenant_concurrency_exceeded", f"your limit is {tenant.max_concurrency} requests at a time"
+            )
+        self._num_by_tenant[tenant.name] = num_own + 1
+        self.num_inflight += 1
+        self._idle.clear()
+
+    def _leave(self, ex: Exchange) -> None:
+        self.num_inflight -= 1
+        self._num_by_tenant[ex.tenant.name] -= 1
+        if not self.num_inflight:
+            self._idle.set()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse new exchanges and wait for the running ones, at most ``timeout_s``."""
+        self.is_draining = True
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            _log.error("drain timed out", extra={"num_inflight": self.num_inflight})
+
+
+async def replay(ex: Exchange, hit: CacheHit, responder: Responder) -> None:
+    """Deliver a cached answer with the chunks, finish reason and usage that it had."""
+    answer = hit.answer
+    ex.tier = f"cache_{hit.tier}"
+    ex.cache_age_s = hit.age_s
+    ex.num_prompt_tokens = answer.num_prompt_tokens
+    ex.num_completion_tokens = answer.num_completion_tokens
+    ex.pieces = list(answer.pieces)
+    ex.finish_reason = answer.finish_reason
+    for piece in answer.pieces:
+        await responder.text(piece)
+    await responder.finish()
+
+
