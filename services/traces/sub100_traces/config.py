@@ -1,0 +1,22 @@
+"""What an operator may set: ``SUB100_TRACES_*``."""
+
+from typing import Annotated
+
+import msgspec
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class TracesConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``path`` is the SQLite file, readable by its owner only; empty keeps the spans in a temporary
+    file that goes with the process. ``max_traces`` bounds what is kept, oldest out first. ``max_queue_spans``
+    bounds what waits to be written; beyond it spans are dropped and counted. ``max_body_bytes`` bounds
+    one export, before and after decompression.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8090
+    path: str = ""
+    max_traces: Positive = 20_000
+    max_queue_spans: Positive = 50_000
+    max_body_bytes: Positive = 16 * 2**20
