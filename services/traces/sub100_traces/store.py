@@ -84,6 +84,7 @@ class Store:
                 _prepare(self._writer, path)
             except (OSError, sqlite3.Error) as error:
                 raise StoreError(f"cannot use {path} as the traces file: {error}") from error
+            self.path = path
             self._opened = opened.pop_all()
 
     def close(self) -> None:

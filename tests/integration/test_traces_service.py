@@ -1,0 +1,292 @@
+"""The service over real HTTP: OpenTelemetry's own exporter in, pages out."""
+
+import asyncio
+import gzip
+import time
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import httpx
+import pytest
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+from opentelemetry.trace import Status as SpanStatus
+
+from sub100_shared import semconv
+from sub100_traces.config import TracesConfig
+from sub100_traces.service import TracesService
+
+OTLP_HEADERS = {"content-type": "application/x-protobuf"}
+XSS = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
+MS = 1_000_000
+
+
+def spawn(coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(coroutine, name=name)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[TracesService]:
+    service = TracesService(TracesConfig(port=0, max_traces=5, max_body_bytes=1 << 20), spawn)
+    await service.start()
+    yield service
+    await service.stop()
+    await service.stop()
+
+
+@pytest.fixture
+async def client(service: TracesService) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=service.url, timeout=10) as client:
+        yield client
+
+
+class Exporter:
+    """A process of ours as the service sees it: batch processor and OTLP exporter, unchanged."""
+
+    def __init__(
+        self, url: str, service_name: str, compression: Compression = Compression.NoCompression
+    ) -> None:
+        self.provider = TracerProvider(
+            resource=Resource.create({"service.name": service_name}), shutdown_on_exit=False
+        )
+        exporter = OTLPSpanExporter(endpoint=f"{url}/v1/traces", compression=compression, timeout=5)
+        self.provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=100))
+        self.tracer = self.provider.get_tracer("sub100")
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.provider.shutdown)
+
+
+def send_request(ingress: Exporter, prefill: Exporter, request_id: str, tenant: str = "acme") -> str:
+    """A late request: chat > (cache, prefill > worker); returns its trace id."""
+    start = time.time_ns()
+    chat = ingress.tracer.start_span(
+        semconv.REQUEST_CHAT,
+        kind=SpanKind.SERVER,
+        start_time=start,
+        attributes={
+            semconv.REQUEST_ID: request_id,
+            semconv.TENANT: tenant,
+            semconv.MODEL: "smol",
+            semconv.TIER: semconv.TIER_WARM,
+            semconv.BUDGET_TOTAL_MS: 100.0,
+            semconv.TTFT_MS: 131.25,
+            semconv.BLAME: semconv.HOP_PREFILL,
+            semconv.HTTP_STATUS: 200,
+        },
+    )
+    inside = set_span_in_context(chat)
+    cache = ingress.tracer.start_span(semconv.CACHE_LOOKUP, inside, start_time=start + 1 * MS)
+    cache.end(start + 3 * MS)
+    job = ingress.tracer.start_span(
+        semconv.PREFILL,
+        inside,
+        start_time=start + 4 * MS,
+        attributes={
+            semconv.HOP: semconv.HOP_PREFILL,
+            semconv.ALLOTTED_MS: 40.0,
+            semconv.SPENT_MS: 120.0,
+            semconv.OVERRUN_MS: 80.0,
+            semconv.CRITICAL: True,
+        },
+    )
+    worker = prefill.tracer.start_span(
+        semconv.PREFILL_SERVE, set_span_in_context(job), start_time=start + 5 * MS
+    )
+    worker.end(start + 123 * MS)
+    job.end(start + 124 * MS)
+    chat.end(start + 900 * MS)
+    return f"{chat.get_span_context().trace_id:032x}"
+
+
+async def eventually(client: httpx.AsyncClient, path: str, wanted: str, within_s: float) -> httpx.Response:
+    """Ask until the answer holds ``wanted``; the page has no event to wait on."""
+    async with asyncio.timeout(within_s):
+        while True:
+            response = await client.get(path)
+            if wanted in response.text:
+                return response
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("compression", [Compression.NoCompression, Compression.Gzip])
+async def test_service_lists_a_request_within_a_second_of_its_end(
+    service: TracesService, client: httpx.AsyncClient, compression: Compression
+) -> None:
+    ingress = Exporter(service.url, "sub100-ingress", compression)
+    prefill = Exporter(service.url, "sub100-prefill", compression)
+    trace_id = send_request(ingress, prefill, "req-1")
+    page = await eventually(client, "/", "req-1", within_s=1)
+    for cell in ("acme", "smol", "warm", "200", "131.2 ms", "100.0 ms", "prefill", "late", "/request/req-1"):
+        assert cell in page.text
+    listed = (await client.get("/api/traces")).json()["requests"]
+    assert [(item["request_id"], item["trace_id"], item["ttft_ms"]) for item in listed] == [
+        ("req-1", trace_id, 131.25)
+    ]
+    await ingress.close()
+    await prefill.close()
+
+
+async def test_service_shows_the_tree_over_processes_on_the_ruler_of_the_first_token(
+    service: TracesService, client: httpx.AsyncClient
+) -> None:
+    ingress, prefill = Exporter(service.url, "sub100-ingress"), Exporter(service.url, "sub100-prefill")
+    trace_id = send_request(ingress, prefill, "req-1")
+    await ingress.close()
+    await prefill.close()
+    await eventually(client, f"/api/trace/{trace_id}", semconv.PREFILL_SERVE, within_s=5)
+    built = (await eventually(client, f"/api/trace/{trace_id}", "req-1", within_s=5)).json()
+    assert [(row["span"]["name"], row["span"]["service"], row["depth"]) for row in built["rows"]] == [
+        ("chat", "sub100-ingress", 0),
+        ("cache.lookup", "sub100-ingress", 1),
+        ("prefill.job", "sub100-ingress", 1),
+        ("prefill.process", "sub100-prefill", 2),
+    ]
+    assert [(row["offset_ms"], row["duration_ms"]) for row in built["rows"]] == [
+        (0, 900),
+        (1, 2),
+        (4, 120),
+        (5, 118),
+    ]
+    assert [row["is_critical"] for row in built["rows"]] == [False, False, True, False]
+    assert built["rows"][2]["overrun_ms"] == 80
+    assert built["ruler"] == {"first_ms": 131.25, "total_ms": 900}
+    for path in ("/request/req-1", f"/trace/{trace_id}"):
+        page = await client.get(path)
+        assert page.status_code == 200
+        for part in ("prefill.process", "31.2 ms late", "blame: <strong>prefill</strong>", "+80.0 ms"):
+            assert part in page.text
+
+
+async def test_pages_run_nothing_when_attributes_hold_markup(
+    service: TracesService, client: httpx.AsyncClient
+) -> None:
+    exporter = Exporter(service.url, XSS)
+    shown = (semconv.REQUEST_ID, semconv.TENANT, semconv.MODEL, semconv.TIER, semconv.BLAME, XSS)
+    attributes = dict.fromkeys(shown, XSS)
+    span = exporter.tracer.start_span(XSS, attributes=attributes)
+    span.set_status(SpanStatus(StatusCode.ERROR, XSS))
+    span.add_event(XSS, {XSS: XSS})
+    span.end()
+    trace_id = f"{span.get_span_context().trace_id:032x}"
+    await exporter.close()
+    listing = await eventually(client, "/", "&lt;script&gt;", within_s=5)
+    waterfall = await client.get(f"/trace/{trace_id}")
+    for page in (listing, waterfall):
+        assert page.status_code == 200
+        assert "<script" not in page.text
+        assert "<img" not in page.text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "unsafe-inline" not in page.headers["content-security-policy"]
+        assert "style=" not in page.text
+        assert page.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_service_keeps_the_newest_traces_only(
+    service: TracesService, client: httpx.AsyncClient
+) -> None:
+    exporter = Exporter(service.url, "sub100-ingress")
+    traces = [send_request(exporter, exporter, f"req-{number}") for number in range(12)]
+    await exporter.close()
+    await eventually(client, "/", "req-11", within_s=5)
+    listed = (await client.get("/api/traces")).json()["requests"]
+    assert [item["request_id"] for item in listed] == ["req-11", "req-10", "req-9", "req-8", "req-7"]
+    assert (await client.get(f"/api/trace/{traces[0]}")).status_code == 404
+    assert "5 traces kept" in (await client.get("/")).text
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({}, b"garbage", 400),
+        ({}, b"\xff" * 1000, 400),
+        ({"content-encoding": "gzip"}, b"not gzip", 400),
+        ({"content-encoding": "br"}, b"", 415),
+        ({"content-type": "application/json"}, b"{}", 415),
+        ({}, b"\n" * ((1 << 20) + 1), 413),
+        ({"content-encoding": "gzip"}, gzip.compress(bytes(1 << 24)), 413),
+    ],
+)
+async def test_export_refuses_bad_bodies_and_goes_on(
+    client: httpx.AsyncClient, headers: dict[str, str], body: bytes, status: int
+) -> None:
+    response = await client.post("/v1/traces", content=body, headers=OTLP_HEADERS | headers)
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/x-protobuf"
+    assert Status.FromString(response.content).message
+    assert (await client.post("/v1/traces", content=b"", headers=OTLP_HEADERS)).status_code == 200
+
+
+async def test_export_tells_the_sender_how_many_spans_were_not_taken() -> None:
+    service = TracesService(TracesConfig(port=0, max_queue_spans=1), spawn)
+    await service.start()
+    request = ExportTraceServiceRequest()
+    scope = request.resource_spans.add().scope_spans.add()
+    for number in range(100):
+        scope.spans.add(trace_id=b"t" * 16, span_id=bytes([number + 1] * 8), start_time_unix_nano=1)
+    scope.spans.add(trace_id=b"short", span_id=b"s" * 8, start_time_unix_nano=1)
+    async with httpx.AsyncClient(base_url=service.url, timeout=10) as client:
+        response = await client.post("/v1/traces", content=request.SerializeToString(), headers=OTLP_HEADERS)
+        stats = (await client.get("/api/traces")).json()["intake"]
+    answer = ExportTraceServiceResponse.FromString(response.content).partial_success
+    assert response.status_code == 200
+    assert answer.rejected_spans == 100
+    assert "1 with an invalid id" in answer.error_message
+    assert "99 beyond" in answer.error_message
+    assert (stats["received"], stats["dropped"]) == (100, 99)
+    await service.stop()
+
+
+async def test_service_says_so_when_there_is_no_such_trace(client: httpx.AsyncClient) -> None:
+    for path in ("/trace/abc", "/request/req-none", "/request/%3Cscript%3E"):
+        page = await client.get(path)
+        assert page.status_code == 404
+        assert "<script" not in page.text
+    assert (await client.get("/api/trace/abc")).json() == {"error": "not_found"}
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "1001", "x", "", "1e3", "٣"])
+async def test_list_refuses_a_limit_out_of_range(client: httpx.AsyncClient, limit: str) -> None:
+    response = await client.get("/api/traces", params={"limit": limit})
+    assert response.status_code == 400
+    assert response.json()["param"] == "limit"
+
+
+async def test_service_is_live_ready_and_serves_its_stylesheet(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/healthz")).json() == {"status": "ok"}
+    assert (await client.get("/readyz")).json() == {"ready": True}
+    assert (await client.get("/style.css")).headers["content-type"].startswith("text/css")
+    assert "No request has been traced yet" in (await client.get("/")).text
+
+
+async def test_start_names_the_address_when_the_port_is_taken(service: TracesService) -> None:
+    port = int(service.url.rpartition(":")[2])
+    second = TracesService(TracesConfig(port=port), spawn)
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
+        await second.start()
+    await second.stop()
+
+
+async def test_stop_writes_what_was_taken(tmp_path: Any) -> None:
+    config = TracesConfig(port=0, path=str(tmp_path / "traces.db"))
+    service = TracesService(config, spawn)
+    await service.start()
+    exporter = Exporter(service.url, "sub100-ingress")
+    send_request(exporter, exporter, "req-1")
+    await exporter.close()
+    await service.drain(5)
+    await service.stop()
+    again = TracesService(config, spawn)
+    await again.start()
+    async with httpx.AsyncClient(base_url=again.url) as client:
+        assert (await client.get("/request/req-1")).status_code == 200
+    await again.stop()
