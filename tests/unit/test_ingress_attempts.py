@@ -1,0 +1,162 @@
+import asyncio
+
+import pytest
+
+from sub100_ingress.attempts import Attempt, AttemptLost, AttemptTable
+from sub100_proto import codec, subjects
+from sub100_proto.jobs import Accepted, Busy
+from sub100_proto.placement import WorkerRef
+from sub100_proto.stream import Failed, FirstToken, StreamBatch, Timing, Tokens
+from sub100_shared.bus import Incoming
+
+WORKER = WorkerRef(worker_id="w1", epoch=7)
+
+
+def attempt(position: int = 0, max_buffered: int = 100) -> Attempt:
+    return Attempt(WORKER, "decode", position, max_buffered)
+
+
+def batch(*events: FirstToken | Tokens | Failed, worker_id: str = "w1") -> Incoming:
+    data = codec.encode(StreamBatch(worker_id, 7, events))
+    return Incoming(subjects.stream_events("local", "in-1"), data, "", {})
+
+
+def claim(nonce: str, payload: bytes = b"", status: str = "") -> Incoming:
+    subject = subjects.stream_claim("local", "in-1", nonce)
+    return Incoming(subject, payload, "", {"Status": status} if status else {})
+
+
+async def test_attempt_gives_tokens_in_order_and_once() -> None:
+    a = attempt(1)
+    for event in (
+        Tokens("", 1, (10, 11)),
+        Tokens("", 2, (11, 12)),
+        Tokens("", 1, (10,)),
+        Tokens("", 4, (13,)),
+    ):
+        a.accept(event)
+    got: list[int] = []
+    for _ in range(3):
+        event = await a.next()
+        assert isinstance(event, Tokens)
+        got += event.ids
+    assert got == [10, 11, 12, 13]
+
+
+async def test_attempt_takes_nothing_past_a_gap_and_says_where_it_is() -> None:
+    a = attempt(1)
+    a.accept(Tokens("", 3, (12,)))
+    assert a.gap_at == 1
+    a.accept(Tokens("", 1, (10, 11, 12), "stop"))
+    event = await a.next()
+    assert isinstance(event, Tokens)
+    assert (event.ids, event.finish_reason) == ((10, 11, 12), "stop")
+    assert a.gap_at is None
+
+
+async def test_attempt_takes_a_last_event_without_tokens() -> None:
+    a = attempt(3)
+    a.accept(Tokens("", 3, (), "stop"))
+    event = await a.next()
+    assert isinstance(event, Tokens)
+    assert event.finish_reason == "stop"
+    assert a.is_over
+
+
+async def test_attempt_delivers_what_arrived_before_it_reports_the_loss() -> None:
+    a = attempt(1)
+    a.accept(Tokens("", 1, (10,)))
+    a.accept(Failed("", "worker_lost"))
+    assert isinstance(await a.next(), Tokens)
+    with pytest.raises(AttemptLost) as lost:
+        await a.next()
+    assert (lost.value.code, lost.value.worker_id, lost.value.elsewhere) == ("worker_lost", "w1", True)
+
+
+async def test_attempt_that_is_over_cannot_be_lost_any_more() -> None:
+    a = attempt(1)
+    a.accept(Tokens("", 1, (10,), "length"))
+    a.lose("worker_lost")
+    assert isinstance(await a.next(), Tokens)
+    assert a.is_over
+
+
+async def test_attempt_wakes_its_reader_once_for_several_events() -> None:
+    a = attempt(1)
+    reader = asyncio.create_task(a.next())
+    await asyncio.sleep(0)
+    a.accept(Tokens("", 1, (10,)))
+    a.accept(Tokens("", 2, (11,)))
+    assert await asyncio.wait_for(reader, 1) == Tokens("", 1, (10,))
+    assert await a.next() == Tokens("", 2, (11,))
+
+
+async def test_attempt_is_lost_when_its_reader_is_too_slow() -> None:
+    a = attempt(0, max_buffered=2)
+    for position in range(3):
+        a.accept(Tokens("", position, (5,)))
+    assert isinstance(await a.next(), Tokens)
+    assert isinstance(await a.next(), Tokens)
+    with pytest.raises(AttemptLost) as lost:
+        await a.next()
+    assert (lost.value.code, lost.value.elsewhere) == ("slow_client", False)
+
+
+async def test_claim_timer_loses_only_an_unclaimed_attempt() -> None:
+    a, b = attempt(), attempt()
+    a.claim(Accepted(worker_id="w1", epoch=7))
+    a.lose_unclaimed()
+    b.lose_unclaimed()
+    a.accept(FirstToken("", 9, 0, Timing()))
+    assert isinstance(await a.next(), FirstToken)
+    with pytest.raises(AttemptLost):
+        await b.next()
+
+
+async def test_table_routes_events_by_nonce_and_drops_those_of_fenced_attempts() -> None:
+    table, a, b = AttemptTable(), attempt(), attempt()
+    table.add(a)
+    table.add(b)
+    table.remove(b)
+    table.on_message(batch(FirstToken(a.nonce, 9, 0, Timing()), FirstToken(b.nonce, 8, 0, Timing())))
+    first = await a.next()
+    assert isinstance(first, FirstToken)
+    assert first.token == 9
+    assert table.num_unknown_events == 1
+
+
+async def test_table_drops_events_of_another_worker_with_the_right_nonce() -> None:
+    table, a = AttemptTable(), attempt()
+    table.add(a)
+    table.on_message(batch(FirstToken(a.nonce, 9, 0, Timing()), worker_id="intruder"))
+    assert table.num_unknown_events == 1
+    assert not a.claimed
+
+
+async def test_table_loses_the_attempt_when_nobody_listens_for_its_job() -> None:
+    table, a = AttemptTable(), attempt()
+    table.add(a)
+    table.on_message(claim(a.nonce, status="503"))
+    with pytest.raises(AttemptLost, match="worker_lost"):
+        await a.next()
+
+
+async def test_table_loses_the_attempt_with_the_code_of_a_busy_worker() -> None:
+    table, a = AttemptTable(), attempt()
+    table.add(a)
+    table.on_message(claim(a.nonce, codec.encode(Busy(worker_id="w1", epoch=7, code="queue_full"))))
+    with pytest.raises(AttemptLost, match="queue_full"):
+        await a.next()
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff" * 40, b"\x93\xa1w\x01\x91\x92\xa1q\x01"])
+async def test_table_survives_garbage(garbage: bytes) -> None:
+    table, a = AttemptTable(), attempt()
+    table.add(a)
+    table.on_message(Incoming(subjects.stream_events("local", "in-1"), garbage, "", {}))
+    table.on_message(batch(FirstToken(a.nonce, 9, 0, Timing())))
+    assert isinstance(await a.next(), FirstToken)
+
+
+def test_nonces_differ() -> None:
+    assert len({attempt().nonce for _ in range(1000)}) == 1000
