@@ -1,0 +1,57 @@
+"""Fixtures for tests on a real NATS server and a real Redis, one of each for the session.
+
+Tests share the servers and stay apart by ``region``, which is new for each test and part of every
+subject, and by ``tenant``, which is part of every cache key.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from tests.servers import Server, nats_server, redis_server
+
+from sub100_shared.bus import Bus
+
+
+@pytest.fixture(scope="session", name="nats_server")
+def _nats_server() -> Iterator[Server]:
+    with nats_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", name="redis_server")
+def _redis_server() -> Iterator[Server]:
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture
+def own_nats_server() -> Iterator[Server]:
+    """For tests that harm it."""
+    with nats_server() as server:
+        yield server
+
+
+@pytest.fixture
+def own_redis_server() -> Iterator[Server]:
+    """For tests that harm it."""
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture
+def region() -> str:
+    return f"t{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def tenant() -> str:
+    return f"tenant-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+async def bus(nats_server: Server) -> AsyncIterator[Bus]:
+    """The test's own connection: it plays ingress, workers and replicas."""
+    connection = await Bus.connect(nats_server.url, name="test")
+    yield connection
+    await connection.close(2)
