@@ -91,6 +91,7 @@ class Bus:
         self._subscriptions: list[Subscription] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._state_listeners: list[StateListener] = []
+        self._is_closing = False
         self.num_slow_consumer_drops = 0
         self.num_reconnects = 0
 
@@ -240,6 +241,7 @@ class Bus:
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Last step of a drain: running handlers end, replies leave, the connection closes. Bounded."""
+        self._is_closing = True
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
             for task in late:
@@ -275,6 +277,8 @@ class Bus:
         _log.warning("bus error", extra={"error": str(error) or type(error).__name__})
 
     async def _on_disconnected(self) -> None:
+        if self._is_closing:
+            return
         _log.warning("bus disconnected")
         self._tell(connected=False)
 

@@ -42,5 +42,5 @@ def configure(service: str, instance: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for chatty in ("nats", "httpx", "urllib3", "opentelemetry"):
+    for chatty in ("nats", "httpx", "urllib3", "opentelemetry", "uvicorn"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))

@@ -127,7 +127,9 @@ class GenerationResponse(Response):
     def _open(self, scope: door.Scope, request: GenerationRequest) -> Exchange:
         surface = self._surface
         tenant: Tenant = scope[door.TENANT]
-        carrier = {name: self._request.headers[name] for name in _TRACE_HEADERS if name in self._request.headers}
+        carrier = {
+            name: self._request.headers[name] for name in _TRACE_HEADERS if name in self._request.headers
+        }
         total_ms = tenant.budget_ms or surface.budget_ms
         span = surface.telemetry.start(
             self._operation,

@@ -65,7 +65,7 @@ class Attempt:
             case Failed(code=code):
                 self.lose(code)
                 return
-            case FirstToken(token=token):
+            case FirstToken():
                 if self._position > 0:
                     return
                 self._position = 1

@@ -58,12 +58,10 @@ class Preparer:
         prompt = request.prompt
         if isinstance(prompt, str):
             return self._tokenizer.encode_completion(prompt)
-        return self._tokenizer.check_ids(list(prompt))
+        return self._tokenizer.check_ids(prompt or ())
 
     def _salt(self, tenant: str) -> str:
         salt = self._salts.get(tenant)
         if salt is None:
             salt = self._salts[tenant] = cache_salt(self._secret, tenant)
         return salt
-
-

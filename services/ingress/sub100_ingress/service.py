@@ -73,7 +73,9 @@ class IngressService:
     async def start(self) -> None:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         runtime = self._runtime
-        await runtime.bus.listen(subjects.stream_all(runtime.region, runtime.instance), self._table.on_message)
+        await runtime.bus.listen(
+            subjects.stream_all(runtime.region, runtime.instance), self._table.on_message
+        )
         await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._watchdog.on_heartbeat)
         runtime.spawn(self._watchdog.run(), "watchdog")
         self._http = runtime.spawn(self._server.serve(), "http")

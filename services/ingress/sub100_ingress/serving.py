@@ -128,5 +128,3 @@ async def replay(ex: Exchange, hit: CacheHit, responder: Responder) -> None:
     for piece in answer.pieces:
         await responder.text(piece)
     await responder.finish()
-
-
