@@ -118,4 +118,4 @@ def unix_ns() -> int:
     return time.time_ns()
 
 
-__all__ = ["Span", "SpanKind", "Telemetry", "extract", "fail", "inject", "unix_ns"]
+__all__ = ["Context", "Span", "SpanKind", "Telemetry", "extract", "fail", "inject", "unix_ns"]

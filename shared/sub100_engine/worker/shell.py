@@ -1,0 +1,270 @@
+"""A worker: an engine on the bus. Prefill and decode differ only in how they turn outputs into events.
+
+Lifecycle: the engine starts (and warms up) before the first ``ready`` heartbeat; on drain new jobs are
+answered Busy, running ones end, what is left at the deadline is failed with ``draining`` so that ingress
+re-places it. A worker whose connection was away for longer than a lapse drops the jobs that it has: their
+ingress has re-placed them, and it comes back under a new epoch.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from sub100_proto import codec, subjects, tokens
+from sub100_proto.fleet import Heartbeat, State
+from sub100_proto.jobs import Abort, Accepted, Busy, DecodeJob, DumpKv, Job, PrefillJob, ReleaseKv, Resend
+from sub100_proto.stream import Failed
+from sub100_shared.bus import BusUnavailable, Incoming
+from sub100_shared.clock import Clock, monotonic_ms
+from sub100_shared.lifecycle import Runtime
+from sub100_shared.telemetry import extract
+
+from ..api import Engine, EngineInfo, Output, Work
+from .claims import Claims, Limits
+from .kv_feed import KvFeed
+from .spans import JobSpans
+from .streams import Stream, Streams
+
+_log = logging.getLogger(__name__)
+
+HEARTBEAT_S: Final = 0.5
+LAPSE_S: Final = 3 * HEARTBEAT_S
+
+
+class WorkerRole(Protocol):
+    """What prefill and decode differ in."""
+
+    role: subjects.Role
+
+    def submit(self, engine: Engine, work: Work, sink: Callable[[Output], None]) -> None: ...
+
+    def on_output(self, streams: Streams, stream: Stream, output: Output) -> None:
+        """Turn an output that is no error into an event."""
+        ...
+
+
+class WorkerShell:
+    """A lifecycle Service; ``limits`` bound what is in the worker."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        engine: Engine,
+        role: WorkerRole,
+        limits: Limits,
+        *,
+        pool: str = "default",
+        clock: Clock = monotonic_ms,
+    ) -> None:
+        self._runtime = runtime
+        self._engine = engine
+        self._role = role
+        self._pool = pool
+        self._clock = clock
+        self._worker_id = runtime.instance
+        self._info: EngineInfo | None = None
+        self._limits = limits
+        self._begin_life()
+        self._spans = JobSpans(runtime.telemetry, role.role, clock)
+        self._disconnected_at: float | None = None
+        self._changed = asyncio.Event()
+
+    def _begin_life(self) -> None:
+        """A new epoch: nothing of an older life is answered."""
+        self._epoch = int(time.time() * 1e3)
+        self._claims = Claims(self._limits, self._epoch)
+        self._streams = Streams(self._worker_id, self._epoch, self._runtime.bus.publish)
+        self._kv_feed = KvFeed(self._worker_id, self._epoch, self._publish_kv)
+
+    async def start(self) -> None:
+        runtime = self._runtime
+        runtime.bus.on_state(self._on_bus_state)
+        self._engine.set_failure_listener(self._on_engine_failure)
+        self._info = await self._engine.start(lambda change: self._kv_feed.on_change(change))
+        region, role = runtime.region, self._role.role
+        await runtime.bus.serve(subjects.job(region, role, self._worker_id), self._on_job)
+        await runtime.bus.serve(subjects.control(region, role, self._worker_id), self._on_control)
+        self._sender = runtime.spawn(self._streams.run(), "streams")
+        runtime.set_state("ready")
+        runtime.spawn(self._beat(), "heartbeat")
+
+    async def drain(self, timeout_s: float) -> None:
+        self._claims.is_draining = True
+        self._changed.set()
+        if not await self._engine.drain(timeout_s):
+            _log.warning("drain timed out", extra={"num_jobs": len(self._claims)})
+        for attempt in self._claims.attempts():
+            self._fail(attempt, "draining", "the worker is shutting down")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._streams.flush(), 2)
+
+    async def stop(self) -> None:
+        await self._engine.stop()
+        with contextlib.suppress(BusUnavailable):
+            await self._publish_heartbeat("stopped")
+
+    async def _on_job(self, msg: Incoming) -> bytes | None:
+        """Claim, then hand to the engine; the claim leaves first."""
+        try:
+            job = codec.decode_job(msg.data)
+        except msgspec.MsgspecError as error:
+            _log.error("unreadable job", extra={"error": str(error)})
+            return None
+        num_tokens = tokens.count(job.prompt)
+        code = self._claims.refusal(job.attempt, job.epoch, num_tokens) or self._misfit(job, num_tokens)
+        if code:
+            return codec.encode(Busy(worker_id=self._worker_id, epoch=self._epoch, code=code))
+        if not self._claims.take(job.attempt, num_tokens):
+            return None
+        if msg.reply:
+            await self._runtime.bus.publish(
+                msg.reply, codec.encode(Accepted(worker_id=self._worker_id, epoch=self._epoch))
+            )
+        self._run(job, msg)
+        return None
+
+    def _misfit(self, job: Job, num_tokens: int) -> str:
+        """A job that this engine cannot run; placed by mistake."""
+        info = self._info
+        wrong_kind = isinstance(job, PrefillJob) != (self._role.role == "prefill")
+        if info is None or wrong_kind or job.model != info.model or num_tokens >= info.max_model_len:
+            return "misplaced"
+        return ""
+
+    def _run(self, job: Job, msg: Incoming) -> None:
+        output = tokens.unpack(job.output) if isinstance(job, DecodeJob) else []
+        work = Work(
+            attempt=job.attempt,
+            prompt=tokens.unpack(job.prompt),
+            sampling=job.sampling,
+            output=output,
+            kv=job.kv if isinstance(job, DecodeJob) else None,
+            salt=job.salt,
+        )
+        self._spans.open(job, extract(msg.headers))
+        self._streams.open(job.attempt, job.events, len(output))
+        self._role.submit(self._engine, work, self._on_output)
+
+    def _on_output(self, output: Output) -> None:
+        """The engine's sink."""
+        stream = self._streams.get(output.attempt)
+        if stream is None:
+            return
+        if output.error:
+            self._fail(output.attempt, output.error, output.reason)
+            return
+        self._spans.on_output(output)
+        self._role.on_output(self._streams, stream, output)
+        if output.finish_reason or self._role.role == "prefill":
+            self._end(output.attempt, stream)
+
+    def _end(self, attempt: str, stream: Stream) -> None:
+        self._streams.close(stream)
+        self._claims.end(attempt)
+        self._spans.close(attempt)
+
+    def _fail(self, attempt: str, code: str, reason: str) -> None:
+        stream = self._streams.get(attempt)
+        if stream is not None:
+            self._streams.send(stream, Failed(attempt, code, reason))
+            self._streams.drop(attempt)
+        self._claims.end(attempt)
+        self._spans.close(attempt, code)
+
+    async def _on_control(self, msg: Incoming) -> bytes | None:
+        try:
+            control = codec.decode_control(msg.data)
+        except msgspec.MsgspecError as error:
+            _log.error("unreadable control", extra={"error": str(error)})
+            return None
+        match control:
+            case Abort(attempt=attempt):
+                self._abort(attempt)
+            case Resend(attempt=attempt, position=position):
+                if not self._streams.resend(attempt, position):
+                    _log.info("nothing to resend", extra={"attempt": attempt, "position": position})
+            case ReleaseKv(kv=kv):
+                self._engine.release(kv)
+            case DumpKv():
+                return codec.encode(self._kv_feed.dump())
+        return None
+
+    def _abort(self, attempt: str) -> None:
+        if attempt in self._claims:
+            self._engine.abort(attempt)
+            self._streams.drop(attempt)
+            self._claims.end(attempt)
+            self._spans.close(attempt, "cancelled")
+        else:
+            self._claims.remember_abort(attempt)
+
+    def _on_engine_failure(self, reason: str) -> None:
+        """The engine core died: tell every stream, then end the process."""
+        for attempt in self._claims.attempts():
+            self._fail(attempt, "worker_lost", reason)
+        self._runtime.fail(f"engine: {reason}")
+
+    def _on_bus_state(self, connected: bool) -> None:
+        now = self._clock()
+        if not connected:
+            self._disconnected_at = now
+        elif self._disconnected_at is not None:
+            away_s = (now - self._disconnected_at) / 1e3
+            self._disconnected_at = None
+            if away_s > LAPSE_S:
+                _log.warning("back after a lapse: new epoch", extra={"away_s": round(away_s, 2)})
+                self._restart_life()
+            self._changed.set()
+
+    def _restart_life(self) -> None:
+        """The fleet has given this life up: so do we, and come back empty-handed."""
+        for attempt in self._claims.attempts():
+            self._engine.abort(attempt)
+            self._spans.close(attempt, "worker_lost")
+        held = self._kv_feed.dump().hashes
+        is_draining = self._claims.is_draining
+        self._sender.cancel()
+        self._begin_life()
+        self._claims.is_draining = is_draining
+        self._kv_feed.adopt(held)
+        self._sender = self._runtime.spawn(self._streams.run(), "streams")
+
+    async def _beat(self) -> None:
+        while True:
+            with contextlib.suppress(BusUnavailable):
+                await self._publish_heartbeat("draining" if self._claims.is_draining else "ready")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), HEARTBEAT_S)
+            self._changed.clear()
+
+    async def _publish_heartbeat(self, state: State) -> None:
+        info = self._info
+        if info is None:
+            return
+        beat = Heartbeat(
+            worker_id=self._worker_id,
+            role=self._role.role,
+            epoch=self._epoch,
+            state=state,
+            model=info.model,
+            layout=info.layout,
+            block_size=info.block_size,
+            num_blocks=info.num_blocks,
+            max_model_len=info.max_model_len,
+            max_num_seqs=info.max_num_seqs,
+            max_chunk_tokens=info.max_chunk_tokens,
+            load=self._engine.load(),
+            kv_seq=self._kv_feed.seq,
+            interval_s=HEARTBEAT_S,
+            pool=self._pool,
+        )
+        subject = subjects.heartbeat(self._runtime.region, self._role.role, self._worker_id)
+        await self._runtime.bus.publish(subject, codec.encode(beat))
+
+    async def _publish_kv(self, payload: bytes) -> None:
+        await self._runtime.bus.publish(subjects.kv_events(self._runtime.region, self._worker_id), payload)

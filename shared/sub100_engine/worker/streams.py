@@ -1,0 +1,116 @@
+"""Engine outputs -> events on the bus: one batch per engine step and ingress, re-sendable for a while.
+
+The engine tells its outputs one by one, all of a step in one turn of the event loop; they are gathered
+and leave together at the end of that turn. There is no task per token and no timer per stream.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from sub100_proto import codec
+from sub100_proto.stream import StreamBatch, StreamEvent, Tokens
+from sub100_shared.bus import BusUnavailable
+
+_log = logging.getLogger(__name__)
+
+Publish = Callable[[str, bytes], Awaitable[None]]
+
+_MAX_KEPT_STREAMS: Final = 1024
+_MAX_KEPT_TOKENS: Final = 65_536
+
+
+class Stream:
+    """One attempt's way to its ingress, and the tokens that it may have to send again."""
+
+    __slots__ = ("attempt", "events", "finish_reason", "first_position", "tokens")
+
+    def __init__(self, attempt: str, events: str, first_position: int) -> None:
+        self.attempt = attempt
+        self.events = events
+        self.first_position = first_position
+        self.tokens: list[int] = []
+        self.finish_reason = ""
+
+    @property
+    def position(self) -> int:
+        """The output position of the next token."""
+        return self.first_position + len(self.tokens)
+
+
+class Streams:
+    """All streams of a worker. ``publish`` sends bytes to a subject and may raise BusUnavailable."""
+
+    def __init__(self, worker_id: str, epoch: int, publish: Publish) -> None:
+        self._worker_id = worker_id
+        self._epoch = epoch
+        self._publish = publish
+        self._pending: dict[str, list[StreamEvent]] = {}
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._live: dict[str, Stream] = {}
+        self._ended: OrderedDict[str, Stream] = OrderedDict()
+        self._num_kept_tokens = 0
+
+    def open(self, attempt: str, events: str, first_position: int) -> Stream:
+        stream = self._live[attempt] = Stream(attempt, events, first_position)
+        return stream
+
+    def get(self, attempt: str) -> Stream | None:
+        return self._live.get(attempt)
+
+    def send(self, stream: Stream, event: StreamEvent) -> None:
+        """Queue an event for the end of this turn of the loop."""
+        pending = self._pending.get(stream.events)
+        if pending is None:
+            self._pending[stream.events] = [event]
+            self._wake.set()
+            self._idle.clear()
+        else:
+            pending.append(event)
+
+    def close(self, stream: Stream) -> None:
+        """The attempt is over: keep its tokens for a while, within the bounds."""
+        if self._live.pop(stream.attempt, None) is None:
+            return
+        self._ended[stream.attempt] = stream
+        self._num_kept_tokens += len(stream.tokens)
+        while len(self._ended) > _MAX_KEPT_STREAMS or self._num_kept_tokens > _MAX_KEPT_TOKENS:
+            _, oldest = self._ended.popitem(last=False)
+            self._num_kept_tokens -= len(oldest.tokens)
+
+    def drop(self, attempt: str) -> None:
+        """The attempt was aborted: nothing of it is sent or kept."""
+        self._live.pop(attempt, None)
+
+    def resend(self, attempt: str, position: int) -> bool:
+        """Send again from an output position; False if the tokens are gone."""
+        stream = self._live.get(attempt) or self._ended.get(attempt)
+        if stream is None or position < stream.first_position:
+            return False
+        ids = tuple(stream.tokens[position - stream.first_position :])
+        if ids or stream.finish_reason:
+            self.send(stream, Tokens(attempt, position, ids, stream.finish_reason))
+        return True
+
+    async def flush(self) -> None:
+        """Wait until everything queued has been published."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """The one sender: woken once a step, when the step's outputs are in."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            pending, self._pending = self._pending, {}
+            for subject, events in pending.items():
+                batch = StreamBatch(self._worker_id, self._epoch, tuple(events))
+                try:
+                    await self._publish(subject, codec.encode(batch))
+                except BusUnavailable:
+                    _log.warning("events not sent: no connection", extra={"num_events": len(events)})
+            if not self._pending:
+                self._idle.set()
