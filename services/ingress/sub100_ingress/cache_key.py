@@ -1,10 +1,4 @@
-"""The exact cache key: everything that changes the answer, and nothing else.
-
-Two requests share a key only if tenant, model and its revision, every message (roles, names, part
-borders, tool calls) and every sampling field are equal. ``stream``, ``stream_options`` and ``user``
-change only the wrapping and are left out. The last user turn is normalised: Unicode NFC, surrounding white
-space off, runs of white space become one blank. Case stays: it may matter.
-"""
+"""What makes two requests the same question: the exact tier's key, and whether to ask at all."""
 
 import unicodedata
 from hashlib import sha256
@@ -13,69 +7,52 @@ from typing import Final
 import msgspec
 
 from .keys import CachePolicy
-from .messages import Message
+from .messages import ChatMessage
 from .openai_request import GenerationRequest
 
-_VERSION: Final = "exact.1"
+_VERSION: Final = 1
+"""Raise it when the meaning of a key changes; old entries are then never found again."""
+
+_DELIVERY_FIELDS: Final = frozenset({"stream", "include_usage"})
+"""Fields that change how an answer is delivered, not what it says."""
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def is_cacheable(request: GenerationRequest, policy: CachePolicy) -> bool:
-    """``deterministic``: only temperature 0 (an omitted temperature is 1); ``all``: whatever is asked
-    again in the same words may get the same answer."""
-    return policy == "all" or (policy == "deterministic" and request.sampling.temperature == 0.0)
-
-
 def digest(request: GenerationRequest, tenant: str, model_revision: str) -> bytes:
-    """32 bytes, from a canonical encoding: lengths are explicit, so no two field values can run together."""
+    """32 bytes over everything that changes the answer: tenant, model and revision, every message with its
+    part borders, every sampling field at its effective value, limits and stop strings.
+
+    Fields are taken from the Structs by name, so that a field added later is in the key unless it is
+    listed in _DELIVERY_FIELDS. The last user turn is normalised (``normalise``); earlier turns and
+    completion prompts, where a blank at the end steers the model, are not.
+    """
+    fields = {
+        name: getattr(request, name) for name in request.__struct_fields__ if name not in _DELIVERY_FIELDS
+    }
     sampling = request.sampling
-    return sha256(
-        _encode(
-            (
-                _VERSION,
-                tenant,
-                request.model,
-                model_revision,
-                None if request.messages is None else _messages(request.messages),
-                normalise(request.prompt) if isinstance(request.prompt, str) else request.prompt,
-                request.max_tokens,
-                request.stops,
-                (
-                    sampling.min_tokens,
-                    float(sampling.temperature),
-                    float(sampling.top_p),
-                    sampling.top_k,
-                    float(sampling.presence_penalty),
-                    float(sampling.frequency_penalty),
-                    float(sampling.repetition_penalty),
-                    sampling.seed,
-                    sampling.stop_token_ids,
-                    sampling.ignore_eos,
-                ),
-            )
-        )
-    ).digest()
+    fields["sampling"] = {name: getattr(sampling, name) for name in sampling.__struct_fields__}
+    if request.messages is not None:
+        fields["messages"] = _normalised_tail(request.messages)
+    return sha256(_encode([_VERSION, tenant, model_revision, fields])).digest()
+
+
+def is_cacheable(request: GenerationRequest, policy: CachePolicy) -> bool:
+    """Whether the tenant's policy lets this request be answered from, and kept in, the cache.
+
+    An omitted temperature is 1, so such a request is not deterministic.
+    """
+    return policy == "all" or (policy == "deterministic" and request.sampling.temperature == 0)
 
 
 def normalise(text: str) -> str:
-    """NFC, stripped, white space collapsed."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    """NFC, line ends as ``\\n``, no blanks around. Case and inner blanks stay: they carry meaning."""
+    return unicodedata.normalize("NFC", text.replace("\r\n", "\n").strip())
 
 
-def _messages(messages: tuple[Message, ...]) -> list[tuple[object, ...]]:
-    last = len(messages) - 1
-    return [
-        (
-            message.role,
-            [normalise(part) for part in message.parts]
-            if index == last and message.role == "user"
-            else message.parts,
-            message.name,
-            [
-                (call.id, call.type, call.function.name, call.function.arguments)
-                for call in message.tool_calls
-            ],
-            message.tool_call_id,
-        )
-        for index, message in enumerate(messages)
-    ]
+def _normalised_tail(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+    last = messages[-1]
+    if last.role != "user":
+        return messages
+    parts = tuple(normalise(part) for part in last.parts)
+    return (*messages[:-1], msgspec.structs.replace(last, parts=parts))

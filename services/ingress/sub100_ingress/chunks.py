@@ -1,7 +1,11 @@
-"""Bytes of OpenAI's responses, encoded by hand: per delta only the text goes through an encoder."""
+"""Answers in OpenAI's shape: prepared server-sent events, and the single body.
 
+What repeats over the chunks of a request is encoded once; a delta encodes its text alone.
+"""
+
+import secrets
 import time
-from typing import Final, Protocol
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -12,123 +16,130 @@ from .errors_http import error_body
 DONE: Final = b"data: [DONE]\n\n"
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 
-_json: Final = msgspec.json.Encoder().encode
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """``cached_tokens`` of the prompt came from a prefix cache."""
+    """What is billed. ``cached_tokens`` of the prompt came out of a prefix cache."""
 
     prompt_tokens: int
     completion_tokens: int
-    cached_tokens: int
+    cached_tokens: int = 0
 
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": self.prompt_tokens + self.completion_tokens,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+    def encode(self) -> bytes:
+        return _encode(
+            {
+                "prompt_tokens": self.prompt_tokens,
+                "completion_tokens": self.completion_tokens,
+                "total_tokens": self.prompt_tokens + self.completion_tokens,
+                "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+            }
+        )
+
+
+class ChunkWriter:
+    """One answer's events, in this order: ``role``, any ``delta``, one ``final``, ``usage`` if asked, DONE.
+
+    The id holds the request's id for whoever searches, and a random part: clients may repeat request
+    ids, and a cached answer served twice is two answers. With ``include_usage`` every chunk but the
+    usage chunk has ``usage: null``.
+    """
+
+    ID_PREFIX: ClassVar[str]
+    CHUNK_OBJECT: ClassVar[str]
+    BODY_OBJECT: ClassVar[str]
+    BEFORE_TEXT: ClassVar[bytes]
+    """A delta's choice up to its text ..."""
+    AFTER_TEXT: ClassVar[bytes]
+    """... and from there on, ``finish_reason: null`` included."""
+
+    def __init__(
+        self, *, request_id: str, model: str, include_usage: bool = False, created: int | None = None
+    ) -> None:
+        self._identity = {
+            "id": f"{self.ID_PREFIX}-{request_id}-{secrets.token_hex(4)}",
+            "created": int(time.time()) if created is None else created,
+            "model": model,
         }
-
-
-class ChunkWriter(Protocol):
-    """One response's encoder. Streaming: ``role`` once, ``delta`` per piece, ``final`` once, ``usage`` if
-    asked for. Otherwise: ``body`` once."""
-
-    def role(self) -> bytes: ...
-
-    def delta(self, text: str) -> bytes: ...
-
-    def final(self, finish_reason: str) -> bytes: ...
-
-    def usage(self, usage: Usage) -> bytes: ...
-
-    def body(self, text: str, finish_reason: str, usage: Usage) -> bytes: ...
-
-
-class _Writer:
-    """The frame that both endpoints share; subclasses give the object names and the choices."""
-
-    _prefix: str
-    _stream_object: str
-    _body_object: str
-
-    def __init__(self, *, request_id: str, model: str, include_usage: bool) -> None:
-        self._id = f"{self._prefix}{request_id}"
-        self._model = model
-        self._created = int(time.time())
-        self._head = self._frame(self._stream_object)
-        self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
-
-    def _frame(self, kind: str) -> bytes:
-        return b'{"id":%b,"object":"%b","created":%d,"model":%b,"choices":' % (
-            _json(self._id),
-            kind.encode(),
-            self._created,
-            _json(self._model),
-        )
-
-    def _event(self, choices: bytes) -> bytes:
-        return b"data: " + self._head + choices + self._tail
-
-    def usage(self, usage: Usage) -> bytes:
-        return b"data: " + self._head + b'[],"usage":' + _json(usage.as_dict()) + b"}\n\n"
-
-    def _whole(self, choices: bytes, usage: Usage) -> bytes:
-        return self._frame(self._body_object) + choices + b',"usage":' + _json(usage.as_dict()) + b"}"
-
-
-class ChatChunks(_Writer):
-    """``chat.completion.chunk`` and ``chat.completion``."""
-
-    _prefix = "chatcmpl-"
-    _stream_object = "chat.completion.chunk"
-    _body_object = "chat.completion"
+        self._start = b"data: " + self._head(self.CHUNK_OBJECT)
+        self._end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._before = self._start + self.BEFORE_TEXT
+        self._after = self.AFTER_TEXT + self._end
 
     def role(self) -> bytes:
-        return self._event(
-            b'[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]'
-        )
-
-    def delta(self, text: str) -> bytes:
-        return self._event(
-            b'[{"index":0,"delta":{"content":' + _json(text) + b'},"logprobs":null,"finish_reason":null}]'
-        )
-
-    def final(self, finish_reason: str) -> bytes:
-        return self._event(
-            b'[{"index":0,"delta":{},"logprobs":null,"finish_reason":' + _json(finish_reason) + b"}]"
-        )
-
-    def body(self, text: str, finish_reason: str, usage: Usage) -> bytes:
-        message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
-        return self._whole(_json([choice]), usage)
-
-
-class CompletionChunks(_Writer):
-    """``text_completion``."""
-
-    _prefix = "cmpl-"
-    _stream_object = "text_completion"
-    _body_object = "text_completion"
-
-    def role(self) -> bytes:
+        """The chunk that opens a stream; empty where the route has none."""
         return b""
 
     def delta(self, text: str) -> bytes:
-        return self._event(b'[{"index":0,"text":' + _json(text) + b',"logprobs":null,"finish_reason":null}]')
+        """A piece of text."""
+        return self._before + _encode(text) + self._after
 
     def final(self, finish_reason: str) -> bytes:
-        return self._event(
-            b'[{"index":0,"text":"","logprobs":null,"finish_reason":' + _json(finish_reason) + b"}]"
-        )
+        """The one chunk that has a finish reason, and no text."""
+        return self._start + _encode(self._final_choice(finish_reason)) + self._end
+
+    def usage(self, usage: Usage) -> bytes:
+        """The chunk after the final one, without choices."""
+        return self._start + b'],"usage":' + usage.encode() + b"}\n\n"
 
     def body(self, text: str, finish_reason: str, usage: Usage) -> bytes:
-        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
-        return self._whole(_json([choice]), usage)
+        """The whole answer, not streamed."""
+        choice = _encode(self._whole_choice(text, finish_reason))
+        return self._head(self.BODY_OBJECT) + choice + b'],"usage":' + usage.encode() + b"}"
+
+    def _head(self, kind: str) -> bytes:
+        """The object up to the inside of its list of choices."""
+        return _encode({"object": kind, **self._identity})[:-1] + b',"choices":['
+
+    def _final_choice(self, finish_reason: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _whole_choice(self, text: str, finish_reason: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class ChatChunks(ChunkWriter):
+    """``/v1/chat/completions``. There is no ``tool_calls`` key: an empty list reads as a call to SDKs."""
+
+    ID_PREFIX = "chatcmpl"
+    CHUNK_OBJECT = "chat.completion.chunk"
+    BODY_OBJECT = "chat.completion"
+    BEFORE_TEXT = b'{"index":0,"delta":{"content":'
+    AFTER_TEXT = b'},"logprobs":null,"finish_reason":null}'
+
+    def role(self) -> bytes:
+        choice = {
+            "index": 0,
+            "delta": {"role": "assistant", "content": ""},
+            "logprobs": None,
+            "finish_reason": None,
+        }
+        return self._start + _encode(choice) + self._end
+
+    def _final_choice(self, finish_reason: str) -> dict[str, Any]:
+        return {"index": 0, "delta": {}, "logprobs": None, "finish_reason": finish_reason}
+
+    def _whole_choice(self, text: str, finish_reason: str) -> dict[str, Any]:
+        message = {"role": "assistant", "content": text, "refusal": None}
+        return {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
+
+
+class CompletionChunks(ChunkWriter):
+    """``/v1/completions``: the same object streamed and not, no role."""
+
+    ID_PREFIX = "cmpl"
+    CHUNK_OBJECT = "text_completion"
+    BODY_OBJECT = "text_completion"
+    BEFORE_TEXT = b'{"index":0,"text":'
+    AFTER_TEXT = b',"logprobs":null,"finish_reason":null}'
+
+    def _final_choice(self, finish_reason: str) -> dict[str, Any]:
+        return {"index": 0, "text": "", "logprobs": None, "finish_reason": finish_reason}
+
+    def _whole_choice(self, text: str, finish_reason: str) -> dict[str, Any]:
+        return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
 
 
 def error_event(error: Sub100Error, request_id: str) -> bytes:
-    """An error inside a stream that has begun: the last event, without ``[DONE]``."""
+    """The last event of a stream that broke: an error object, no finish reason, no DONE."""
     return b"data: " + error_body(error, request_id) + b"\n\n"

@@ -6,29 +6,29 @@ import msgspec
 
 from sub100_shared.errors import Sub100Error
 
-_TYPES: Final = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "invalid_request_error",
-    405: "invalid_request_error",
-    408: "invalid_request_error",
-    413: "invalid_request_error",
-    429: "rate_limit_error",
-    503: "service_unavailable_error",
-}
-_encode: Final = msgspec.json.Encoder().encode
+_TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+class ErrorObject(msgspec.Struct, frozen=True, kw_only=True):
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorObject
+    request_id: str
+
+
+def error_type(status: int) -> str:
+    """OpenAI's ``type`` of an HTTP status."""
+    return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
 def error_body(error: Sub100Error, request_id: str) -> bytes:
-    """``{"error": {message, type, param, code}, "request_id": ...}``."""
-    return _encode({"error": _fields(error), "request_id": request_id})
-
-
-def _fields(error: Sub100Error) -> dict[str, str | None]:
-    return {
-        "message": error.message,
-        "type": _TYPES.get(error.status, "server_error"),
-        "param": error.param,
-        "code": error.code,
-    }
+    """``{"error": {message, type, param, code}, "request_id"}``; the same object ends a broken stream."""
+    found = ErrorObject(
+        message=error.message, type=error_type(error.status), param=error.param, code=error.code
+    )
+    return msgspec.json.encode(ErrorBody(error=found, request_id=request_id))

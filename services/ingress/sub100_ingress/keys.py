@@ -1,88 +1,110 @@
-"""Keys at the door: a file of hashes maps keys to tenants. No header names a tenant.
+"""API keys and the tenants behind them. Keys are known by their SHA-256 only."""
 
-The file is a JSON list of ``{"hash": <SHA-256 of the key, hex>, "tenant": ..., "cache": ..., ...}``.
-Keys are random and long, so a fast hash is enough; looking up the hash compares no secret byte by byte.
-"""
-
-import re
-from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta, Struct
 
 from sub100_shared.errors import ClientError
 
 CachePolicy = Literal["off", "deterministic", "all"]
-_TENANT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_HASH: Final = re.compile(r"[0-9a-f]{64}")
-_MAX_KEY_BYTES: Final = 512
+"""``deterministic``: answers of temperature 0 only; ``all``: the tenant accepts frozen samples."""
+
+_MAX_HEADER_BYTES: Final = 1024
 
 
-class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """``cache``: off, deterministic (temperature 0 only) or all (equal requests get equal answers).
-    ``budget_ms`` 0 means the fleet's default."""
+class Tenant(Struct, frozen=True, kw_only=True):
+    """Who asks. ``budget_ms`` None: the deployment's."""
 
     name: str
     cache: CachePolicy = "off"
-    budget_ms: float = 0.0
+    budget_ms: float | None = None
     max_concurrency: int = 256
 
 
-class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    hash: str
-    tenant: str
+class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    hash: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    tenant: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
     cache: CachePolicy = "off"
-    budget_ms: float = 0.0
-    max_concurrency: int = 256
+    budget_ms: Annotated[float, Meta(gt=0)] | None = None
+    max_concurrency: Annotated[int, Meta(ge=1)] = 256
 
 
 class KeyRing:
-    """Hash of a key -> its tenant."""
+    """The keys of one file: a JSON list of ``{"hash", "tenant", "cache", "budget_ms", "max_concurrency"}``.
 
-    def __init__(self, tenants: dict[bytes, Tenant]) -> None:
+    Look-up is by hash, so its time says nothing about a key.
+    """
+
+    def __init__(self, path: Path, tenants: dict[bytes, Tenant], version: tuple[int, int]) -> None:
+        self._path = path
         self._tenants = tenants
+        self._version = version
 
     @classmethod
     def load(cls, path: Path) -> "KeyRing":
-        """Raises ValueError with one line that names the entry at fault; OSError if unreadable."""
-        try:
-            entries = msgspec.json.decode(path.read_bytes(), type=list[_Entry])
-        except msgspec.MsgspecError as error:
-            raise ValueError(f"{path}: {error}") from error
-        tenants: dict[bytes, Tenant] = {}
-        for index, entry in enumerate(entries):
-            if not _HASH.fullmatch(entry.hash):
-                raise ValueError(f"{path}: entry {index}: hash is not 64 hexadecimal digits")
-            if not _TENANT.fullmatch(entry.tenant):
-                raise ValueError(f"{path}: entry {index}: tenant must match {_TENANT.pattern}")
-            if entry.max_concurrency < 1 or entry.budget_ms < 0:
-                raise ValueError(f"{path}: entry {index}: limits must be positive")
-            if (digest := bytes.fromhex(entry.hash)) in tenants:
-                raise ValueError(f"{path}: entry {index}: this hash stands there twice")
-            tenants[digest] = Tenant(
-                name=entry.tenant,
-                cache=entry.cache,
-                budget_ms=entry.budget_ms,
-                max_concurrency=entry.max_concurrency,
-            )
-        return cls(tenants)
+        """Read the file; raises ValueError naming the entry at fault, or OSError."""
+        version = _version(path)
+        return cls(path, _read(path), version)
 
-    def authenticate(self, authorizations: Sequence[bytes]) -> Tenant:
-        """The tenant of the one ``Authorization: Bearer <key>`` header; raises ClientError (401)."""
+    def reload(self) -> bool:
+        """Read the file again if it changed; True if it did. On ValueError or OSError the old keys stay."""
+        version = _version(self._path)
+        if version == self._version:
+            return False
+        self._tenants = _read(self._path)
+        self._version = version
+        return True
+
+    def authenticate(self, authorizations: list[bytes]) -> Tenant:
+        """The tenant of a request's Authorization headers; raises ClientError ``invalid_api_key``.
+
+        Exactly one header, of the scheme Bearer (in any case, RFC 9110), with a known key.
+        """
         if not authorizations:
-            raise _refused("no API key: send it as 'Authorization: Bearer <key>'")
+            raise _refused("no API key: send Authorization: Bearer <key>")
         if len(authorizations) > 1:
             raise _refused("more than one Authorization header")
-        scheme, _, key = authorizations[0].partition(b" ")
+        scheme, _, key = authorizations[0].strip().partition(b" ")
         key = key.strip()
-        if scheme.lower() != b"bearer" or not 0 < len(key) <= _MAX_KEY_BYTES:
-            raise _refused("the Authorization header is not 'Bearer <key>'")
+        if scheme.lower() != b"bearer" or not key or len(key) > _MAX_HEADER_BYTES:
+            raise _refused("send Authorization: Bearer <key>")
         tenant = self._tenants.get(sha256(key).digest())
         if tenant is None:
-            raise _refused("incorrect API key")
+            raise _refused("unknown API key")
         return tenant
+
+
+def _read(path: Path) -> dict[bytes, Tenant]:
+    try:
+        entries = msgspec.json.decode(path.read_bytes(), type=list[_Entry])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not entries:
+        raise ValueError(f"{path}: holds no keys")
+    tenants: dict[bytes, Tenant] = {}
+    by_name: dict[str, Tenant] = {}
+    for i, entry in enumerate(entries):
+        tenant = Tenant(
+            name=entry.tenant,
+            cache=entry.cache,
+            budget_ms=entry.budget_ms,
+            max_concurrency=entry.max_concurrency,
+        )
+        digest = bytes.fromhex(entry.hash)
+        if digest in tenants:
+            raise ValueError(f"{path}: entry {i} repeats an earlier hash")
+        if by_name.setdefault(tenant.name, tenant) != tenant:
+            raise ValueError(f"{path}: entry {i} gives tenant {tenant.name} other settings than before")
+        tenants[digest] = tenant
+    return tenants
+
+
+def _version(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
 
 
 def _refused(message: str) -> ClientError:

@@ -1,42 +1,50 @@
-"""Stop strings over chunk borders: what may still become a match is held back, nothing else is."""
+"""Stop strings in a stream of text."""
+
+from collections.abc import Sequence
 
 
 class StopMatcher:
-    """Feeds text through; the earliest match ends it, and no part of a stop string is ever emitted.
+    """Cuts text at the first stop string, whatever the borders of the pieces.
 
-    Of matches that begin at one place any will do: the emitted text is the same.
+    The match that *completes* first wins (at one end, the longest): the only rule that can be decided
+    while text arrives and that no chunking can change. Held back is exactly the longest end of the
+    text that may still become a stop string; nothing of a stop string is ever emitted.
     """
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
-        if not all(stops):
-            raise ValueError("a stop string must not be empty")
-        self._stops = stops
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
         self._held = ""
+        self._stopped = False
 
     def push(self, text: str) -> tuple[str, bool]:
-        """Returns (text that is safe to emit, whether a stop string was completed)."""
-        self._held += text
-        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        first = min(found, default=-1)
-        hold_from = self._first_possible_start()
-        if first >= 0 and first <= hold_from:
-            emit, self._held = self._held[:first], ""
-            return emit, True
-        emit, self._held = self._held[:hold_from], self._held[hold_from:]
-        return emit, False
+        """What of the text so far can go out, and whether a stop string was met (all after it is lost)."""
+        if self._stopped:
+            return "", True
+        text = self._held + text
+        start = self._first_match(text)
+        if start >= 0:
+            self._held = ""
+            self._stopped = True
+            return text[:start], True
+        safe = min((_open_start(text, stop) for stop in self._stops), default=len(text))
+        self._held = text[safe:]
+        return text[:safe], False
 
     def finish(self) -> str:
-        """The text held back, when it ended without completing a stop string."""
-        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        held, self._held = self._held[: min(found)] if found else self._held, ""
+        """The held-back text, when generation ended without the rest of a stop string."""
+        held, self._held = self._held, ""
         return held
 
-    def _first_possible_start(self) -> int:
-        """Where the earliest suffix begins that is a proper prefix of a stop string."""
-        length = len(self._held)
-        longest = max(len(stop) for stop in self._stops) - 1
-        for start in range(max(0, length - longest), length):
-            tail = self._held[start:]
-            if any(len(stop) > len(tail) and stop.startswith(tail) for stop in self._stops):
-                return start
-        return length
+    def _first_match(self, text: str) -> int:
+        matches = [(start + len(stop), start) for stop in self._stops if (start := text.find(stop)) >= 0]
+        return min(matches)[1] if matches else -1
+
+
+def _open_start(text: str, stop: str) -> int:
+    """Where the longest proper prefix of ``stop`` that ends ``text`` starts; len(text) if none does."""
+    start = text.find(stop[0], max(0, len(text) - len(stop) + 1))
+    while start >= 0:
+        if stop.startswith(text[start:]):
+            return start
+        start = text.find(stop[0], start + 1)
+    return len(text)

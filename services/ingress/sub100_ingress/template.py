@@ -1,94 +1,153 @@
-"""Chat templates: rendered the way Hugging Face does, in Jinja's immutable sandbox."""
+"""Chat templates, rendered the way Hugging Face renders them, in a sandbox."""
 
-import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import jinja2
-from jinja2.ext import loopcontrols
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sub100_shared.errors import ClientError
 
-from .messages import Message
-from .tokenizer import read_json
+from .messages import ChatMessage, template_view
+from .model_files import read_json
 
-MAX_RENDERED_BYTES: Final = 64 * 2**20
+_OVERHEAD_CHARS: Final = 2**20
+_MAX_GROWTH: Final = 4
 
 
 class ChatTemplate:
-    """The template of one model directory. Raises ValueError at construction if it does not compile."""
+    """The template of one model; safe to use from several threads.
 
-    def __init__(self, directory: Path) -> None:
-        config = read_json(directory / "tokenizer_config.json")
-        source = _source(directory, config)
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-        )
-        environment.filters["tojson"] = _tojson
-        environment.globals["raise_exception"] = _refuse
-        environment.globals["strftime_now"] = _strftime_now
-        try:
-            self._template = environment.from_string(source)
-        except jinja2.TemplateSyntaxError as error:
-            raise ValueError(f"{directory}: chat template, line {error.lineno}: {error.message}") from error
-        self._tokens = {
-            name: _token_text(config.get(name)) for name in ("bos_token", "eos_token", "pad_token")
-        }
+    Without a template in the directory only completions can be served. ``now`` feeds ``strftime_now``.
+    Raises ValueError if the template does not compile.
+    """
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """The prompt text with the generation prompt added; raises ClientError if the template refuses."""
+    def __init__(self, model_dir: Path, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        config = read_json(model_dir / "tokenizer_config.json")
+        source = _source(model_dir, config)
+        self._special = _special_tokens(config, read_json(model_dir / "special_tokens_map.json"))
+        self._knows_tool_calls = "tool_calls" in (source or "")
+        self._template: jinja2.Template | None = None
+        if source is not None:
+            try:
+                self._template = _environment(now).from_string(source)
+            except jinja2.TemplateError as error:
+                raise ValueError(f"the chat template in {model_dir} does not compile: {error}") from error
+
+    def render(self, messages: Sequence[ChatMessage]) -> str:
+        """The prompt of a chat, open for the assistant's answer.
+
+        Raises ClientError: there is no template, it refuses the conversation (``raise_exception``), it
+        fails on it, or it makes more than _MAX_GROWTH times the text (plus 1 MiB) out of it.
+        """
+        if self._template is None:
+            raise ClientError("unsupported_value", "this model has no chat template", param="messages")
+        views = [template_view(each, with_tool_calls=self._knows_tool_calls) for each in messages]
+        limit = _OVERHEAD_CHARS + _MAX_GROWTH * sum(len(view["content"]) for view in views)
+        pieces: list[str] = []
+        num_chars = 0
         try:
-            text = self._template.render(
-                messages=[message.for_template() for message in messages],
-                add_generation_prompt=True,
-                tools=None,
-                documents=None,
-                **self._tokens,
-            )
-        except jinja2.TemplateError as error:
+            for piece in self._template.generate(
+                messages=views, tools=None, documents=None, add_generation_prompt=True, **self._special
+            ):
+                num_chars += len(piece)
+                if num_chars > limit:
+                    raise ClientError(
+                        "invalid_value", "the chat template makes too much of this", param="messages"
+                    )
+                pieces.append(piece)
+        except _Refusal as refusal:
             raise ClientError(
-                "invalid_value",
-                f"the model's chat template refuses these messages: {error}",
-                param="messages",
-            ) from error
-        except (TypeError, ValueError, KeyError) as error:
+                "invalid_value", f"the chat template refuses: {refusal}", param="messages"
+            ) from refusal
+        except (
+            jinja2.TemplateError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise ClientError(
                 "invalid_value", "the model's chat template cannot render these messages", param="messages"
             ) from error
-        if len(text) > MAX_RENDERED_BYTES:
-            raise ClientError("request_too_large", "the rendered prompt is too large", param="messages")
-        return text
+        return "".join(pieces)
 
 
-def _source(directory: Path, config: dict[str, Any]) -> str:
-    file = directory / "chat_template.jinja"
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
+class _Refusal(jinja2.TemplateError):
+    """``raise_exception`` in a template."""
+
+
+class _GenerationTag(Extension):
+    """``{% generation %}`` marks assistant text for training; here its body is just rendered."""
+
+    tags: set[str] = {"generation"}  # noqa: RUF012 - jinja2's own declaration
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _environment(now: Callable[[], datetime]) -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
+    )
+
+    def strftime_now(pattern: str) -> str:
+        return now().strftime(pattern)
+
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = strftime_now
+    return environment
+
+
+def _raise_exception(message: object) -> None:
+    raise _Refusal(str(message)[:300])
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Python's own spelling of JSON, blanks included: models were trained on it."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _source(model_dir: Path, config: Mapping[str, Any]) -> str | None:
+    """``chat_template.jinja`` if there is one, else the (default) template of tokenizer_config.json."""
+    try:
+        return (model_dir / "chat_template.jinja").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        pass
     source = config.get("chat_template")
-    if isinstance(source, list):  # named templates: the default one
-        source = next((entry.get("template") for entry in source if entry.get("name") == "default"), None)
-    if not isinstance(source, str):
-        raise ValueError(f"{directory} holds no chat template")
+    if isinstance(source, list):
+        by_name = {each.get("name"): each.get("template") for each in source if isinstance(each, dict)}
+        source = by_name.get("default")
+    if source is not None and not isinstance(source, str):
+        raise ValueError(f"{model_dir}/tokenizer_config.json: chat_template is not text")
     return source
 
 
-def _token_text(token: object) -> str:
-    """Special tokens stand in the configuration as text or as ``{"content": ...}``."""
-    if isinstance(token, dict):
-        token = token.get("content")
-    return token if isinstance(token, str) else ""
-
-
-def _tojson(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _refuse(message: str) -> None:
-    raise jinja2.TemplateError(message)
-
-
-def _strftime_now(pattern: str) -> str:
-    return dt.datetime.now(tz=dt.UTC).strftime(pattern)
+def _special_tokens(*configs: Mapping[str, Any]) -> dict[str, str]:
+    """``bos_token`` and its like, as text; the first file that has one wins."""
+    found: dict[str, str] = {}
+    for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
+        for config in configs:
+            token = config.get(name)
+            if isinstance(token, dict):
+                token = token.get("content")
+            if isinstance(token, str):
+                found.setdefault(name, token)
+    return found

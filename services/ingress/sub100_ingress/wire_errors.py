@@ -1,0 +1,25 @@
+"""msgspec's findings as OpenAI's: which field, and what is wrong with it."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from sub100_shared.errors import ClientError
+
+_AT: Final = " - at `$"
+_MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
+_MAX_MESSAGE: Final = 300
+
+
+def client_error(error: msgspec.ValidationError) -> ClientError:
+    """A ClientError whose ``param`` is a path such as ``messages[0].content[1].type``."""
+    text, _, path = str(error).partition(_AT)
+    param = path.removesuffix("`").lstrip(".")
+    missing = _MISSING.match(text)
+    if missing is not None:
+        param = f"{param}.{missing[1]}" if param else missing[1]
+        return ClientError("missing_required_parameter", f"missing: {param}", param=param)
+    code = "invalid_type" if ", got `" in text else "invalid_value"
+    message = f"{param}: {text[:_MAX_MESSAGE]}" if param else text[:_MAX_MESSAGE]
+    return ClientError(code, message, param=param or None)
