@@ -1,0 +1,374 @@
+"""The simulated Engine: one task steps the batch, one ends leases, one per pull fetches KV.
+
+See ``sub100_engine.api`` for the invariants. Everything runs on one event loop; a step that takes time
+takes it asleep on the injected clock.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from sub100_engine.api import EngineInfo, EngineStartError, KvListener, Output, Sink, Work
+from sub100_proto.fleet import Load
+from sub100_proto.kv import KvHandle
+
+from . import answers as answer_sources
+from .answers import AnswerSource
+from .batch import Batch, Step
+from .block_pool import BlockPool
+from .clock import Clock, MonotonicClock
+from .config import SimConfig
+from .faults import Faults
+from .kv_wire import KvListener as KvServer
+from .kv_wire import KvUnavailable, kv_payload, pull
+from .leases import LeaseBook
+from .sequence import Sequence
+from .timing import TimingModel
+
+_log = logging.getLogger(__name__)
+
+
+class SimEngine:
+    """``answers`` and ``faults`` default to what the configuration says."""
+
+    def __init__(
+        self,
+        config: SimConfig,
+        *,
+        clock: Clock | None = None,
+        answers: AnswerSource | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock or MonotonicClock()
+        self._answers = answers
+        self.faults = faults or Faults(
+            die_after_steps=config.die_after_steps,
+            hang_after_steps=config.hang_after_steps,
+            delay_ms=config.delay_ms,
+        )
+        self._pool = BlockPool(config.num_blocks)
+        self._batch = Batch(self._pool, config.block_size, config.max_num_seqs, config.max_chunk_tokens)
+        self._leases = LeaseBook(self._pool, config.lease_s)
+        self._server = KvServer(self._leases, config.layout, self._on_pulled, self.faults)
+        self._timing = TimingModel()
+        self._sequences: dict[str, Sequence] = {}
+        self._refused: dict[str, asyncio.Handle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pulls: dict[str, asyncio.Task[None]] = {}
+        self._work_came = asyncio.Event()
+        self._lease_came = asyncio.Event()
+        self._something_ended = asyncio.Event()
+        self._on_kv: KvListener = lambda _: None
+        self._on_failure: Callable[[str], None] = lambda _: None
+        self._num_steps = 0
+        self._is_dead = False
+
+    async def start(self, on_kv: KvListener) -> EngineInfo:
+        config = self._config
+        if fault := config.fault_line():
+            raise EngineStartError(f"simulated engine: {fault}")
+        if self._answers is None:
+            self._answers = _answers(config)
+        self._timing = config.timing_model()
+        self._on_kv = on_kv
+        try:
+            await self._server.start(config.kv_host)
+        except OSError as error:
+            raise EngineStartError(f"cannot listen for KV on {config.kv_host}: {error}") from error
+        self._spawn(self._run_core(), "sim core")
+        self._spawn(self._end_leases(), "sim leases")
+        return EngineInfo(
+            model=config.model,
+            layout=config.layout,
+            block_size=config.block_size,
+            num_blocks=config.num_blocks,
+            max_model_len=config.max_model_len,
+            max_num_seqs=config.max_num_seqs,
+            max_chunk_tokens=config.max_chunk_tokens,
+        )
+
+    def prefill(self, work: Work, sink: Sink) -> None:
+        self._submit(work, sink, is_prefill=True)
+
+    def decode(self, work: Work, sink: Sink) -> None:
+        self._submit(work, sink, is_prefill=False)
+
+    def abort(self, attempt: str) -> None:
+        sequence = self._sequences.get(attempt)
+        if sequence is not None:
+            self._end(sequence)
+        if (refused := self._refused.pop(attempt, None)) is not None:
+            refused.cancel()
+
+    def release(self, kv: KvHandle) -> None:
+        self._end_lease(kv.key, "released")
+
+    def load(self) -> Load:
+        return Load(
+            num_running=self._batch.num_running,
+            num_waiting=self._batch.num_waiting,
+            num_waiting_tokens=self._batch.num_waiting_tokens,
+            kv_usage=self._pool.usage,
+            step=self._num_steps,
+        )
+
+    def set_failure_listener(self, on_failure: Callable[[str], None]) -> None:
+        self._on_failure = on_failure
+
+    async def drain(self, timeout_s: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._sequences or len(self._leases):
+                    self._something_ended.clear()
+                    await self._something_ended.wait()
+        return not self._sequences and not len(self._leases)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for sequence in list(self._sequences.values()):
+            self._end(sequence)
+        await self._server.stop()
+
+    # -- submitting and ending
+
+    def _submit(self, work: Work, sink: Sink, *, is_prefill: bool) -> None:
+        fault = self._refusal(work)
+        if fault is not None:
+            # Not from inside the call: a sink is told on the loop, like everything else.
+            self._refused[work.attempt] = asyncio.get_running_loop().call_soon(
+                self._tell_refused, sink, fault
+            )
+            return
+        assert self._answers is not None
+        sequence = Sequence(
+            work, sink, self._answers.open(work), is_prefill=is_prefill, now=self._clock.now()
+        )
+        self._sequences[work.attempt] = sequence
+        self._batch.add(sequence)
+        self._work_came.set()
+
+    def _tell_refused(self, sink: Sink, fault: Output) -> None:
+        self._refused.pop(fault.attempt, None)
+        sink(fault)
+
+    def _refusal(self, work: Work) -> Output | None:
+        """Why the engine will not even try; None if it will."""
+        assert self._answers is not None
+        num_tokens = len(work.prompt) + len(work.output)
+        if self._is_dead:
+            return _error(work, "worker_lost", "the engine core is dead")
+        if work.attempt in self._sequences:
+            return _error(work, "engine_error", "the attempt runs already")
+        if not work.prompt or work.sampling.max_tokens <= len(work.output):
+            return _error(work, "invalid_value", "nothing to compute")
+        if num_tokens >= self._config.max_model_len:
+            return _error(work, "context_length_exceeded", f"{num_tokens} tokens")
+        vocabulary = self._answers.vocab_size
+        if not all(0 <= token < vocabulary for tokens in (work.prompt, work.output) for token in tokens):
+            return _error(work, "invalid_value", "a token id outside the vocabulary")
+        return None
+
+    def _end(self, sequence: Sequence) -> None:
+        """Nothing more is told of the sequence; its blocks are free. Idempotent."""
+        sequence.is_done = True
+        self._batch.remove(sequence)
+        if self._sequences.get(sequence.work.attempt) is sequence:
+            del self._sequences[sequence.work.attempt]
+        if (task := self._pulls.pop(sequence.work.attempt, None)) is not None:
+            task.cancel()
+        self._something_ended.set()
+        self._work_came.set()
+
+    def _fail(self, sequence: Sequence, code: str, reason: str) -> None:
+        self._end(sequence)
+        sequence.sink(_error(sequence.work, code, reason))
+
+    # -- the core
+
+    async def _run_core(self) -> None:
+        try:
+            while True:
+                self._work_came.clear()
+                step = self._batch.plan()
+                for sequence in step.pulls:
+                    self._begin_pull(sequence)
+                self._publish_kv()
+                if step.chunks:
+                    await self._compute(step)
+                else:
+                    await self._work_came.wait()
+        except Exception as error:  # the core's own end: told to everyone who waits for it
+            _log.exception("simulated core failed")
+            self._die(repr(error))
+
+    async def _compute(self, step: Step) -> None:
+        started_at = self._clock.now()
+        for sequence, _ in step.chunks:
+            if sequence.scheduled_at is None:
+                sequence.scheduled_at = started_at
+        took_s = self._timing.step_s(step.num_prefill_tokens, step.num_decodes)
+        await self._clock.sleep_until(started_at + took_s + self.faults.delay_ms / 1e3)
+        if self.faults.hang_after_steps and self._num_steps >= self.faults.hang_after_steps:
+            await asyncio.Event().wait()
+        self._num_steps += 1
+        for sequence, size in step.chunks:
+            if sequence.is_done:
+                continue
+            self._batch.computed(sequence, size)
+            if sequence.num_pending == 0:
+                self._sample(sequence)
+        self._publish_kv()
+        if self.faults.die_after_steps and self._num_steps >= self.faults.die_after_steps:
+            raise RuntimeError("told to die")
+
+    def _sample(self, sequence: Sequence) -> None:
+        """Make the next token of a sequence whose known tokens are all computed."""
+        sampling = sequence.work.sampling
+        position = sequence.num_output
+        if 0 <= self.faults.fail_after_tokens <= position - len(sequence.work.output):
+            self._fail(sequence, "engine_error", "told to fail")
+            return
+        token = sequence.answer.token(position)
+        may_stop = position >= sampling.min_tokens
+        at_end = position >= sequence.answer.length and not sampling.ignore_eos
+        if may_stop and (at_end or token in sampling.stop_token_ids):
+            self._tell(sequence, [], "stop")
+            return
+        sequence.tokens.append(token)
+        at_limit = position + 1 >= sampling.max_tokens or len(sequence.tokens) >= self._config.max_model_len
+        self._tell(sequence, [token], "length" if at_limit else "")
+
+    def _tell(self, sequence: Sequence, ids: list[int], finish_reason: str) -> None:
+        hands_over = sequence.is_prefill and not finish_reason
+        kv = self._hand_over(sequence) if hands_over else None
+        first = not sequence.is_told
+        sequence.is_told = True
+        now = self._clock.now()
+        scheduled_at = now if sequence.scheduled_at is None else sequence.scheduled_at
+        output = Output(
+            attempt=sequence.work.attempt,
+            token_ids=ids,
+            finish_reason=finish_reason,
+            kv=kv,
+            cached_tokens=sequence.cached_tokens if first else 0,
+            transferred_tokens=sequence.transferred_tokens if first else 0,
+            queue_ms=(scheduled_at - sequence.submitted_at) * 1e3 if first else 0.0,
+            transfer_ms=sequence.transfer_ms if first else 0.0,
+            compute_ms=(now - (sequence.pulled_at or scheduled_at)) * 1e3 if first else 0.0,
+        )
+        if finish_reason or hands_over:
+            self._end(sequence)
+        sequence.sink(output)
+
+    def _die(self, reason: str) -> None:
+        self._is_dead = True
+        for sequence in list(self._sequences.values()):
+            self._fail(sequence, "worker_lost", "the engine core died")
+        self._on_failure(reason)
+
+    def _publish_kv(self) -> None:
+        change = self._pool.collect()
+        if change is not None:
+            self._on_kv(change)
+
+    # -- handing KV over
+
+    def _hand_over(self, sequence: Sequence) -> KvHandle:
+        """The sequence's hold on its prompt's blocks becomes a lease."""
+        config, work = self._config, sequence.work
+        payload = kv_payload(work.prompt, config.block_size, work.salt)
+        lease = self._leases.pin(sequence.blocks, payload, len(work.prompt), self._clock.now())
+        sequence.blocks = []
+        self._lease_came.set()
+        return KvHandle(
+            connector="sim",
+            key=lease.key,
+            num_tokens=lease.num_tokens,
+            layout=config.layout,
+            lease_s=config.lease_s,
+            endpoint=self._server.endpoint,
+            host_id=socket.gethostname(),
+            num_bytes=self._timing.kv_bytes(lease.num_tokens),
+        )
+
+    def _on_pulled(self, key: str) -> None:
+        self._end_lease(key, "pulled")
+
+    def _end_lease(self, key: str, why: str) -> None:
+        if self._leases.end(key, why):
+            if why != "pulled":
+                self._server.cut(key)
+            self._something_ended.set()
+            self._work_came.set()
+
+    async def _end_leases(self) -> None:
+        while True:
+            deadline = self._leases.next_deadline
+            if deadline is None:
+                self._lease_came.clear()
+                await self._lease_came.wait()
+                continue
+            await self._clock.sleep_until(deadline)
+            for key in self._leases.expire(self._clock.now()):
+                self._server.cut(key)
+                self._something_ended.set()
+                self._work_came.set()
+
+    # -- pulling KV
+
+    def _begin_pull(self, sequence: Sequence) -> None:
+        sequence.scheduled_at = self._clock.now()
+        attempt = sequence.work.attempt
+        task = self._spawn(self._pull(sequence), "sim pull")
+        self._pulls[attempt] = task
+
+    async def _pull(self, sequence: Sequence) -> None:
+        work = sequence.work
+        assert work.kv is not None
+        started_at = self._clock.now()
+        try:
+            expected = kv_payload(work.prompt, self._config.block_size, work.salt)
+            timeout_s = min(self._config.pull_timeout_s, work.kv.lease_s)
+            await pull(work.kv, self._config.layout, expected, len(work.prompt), timeout_s)
+        except KvUnavailable as gone:
+            if not sequence.is_done:
+                self._pulls.pop(work.attempt, None)
+                self._fail(sequence, gone.code, gone.reason)
+            return
+        await self._clock.sleep_until(started_at + self._timing.transfer_s(len(work.prompt)))
+        self._pulls.pop(work.attempt, None)
+        if sequence.is_done:
+            return
+        now = self._clock.now()
+        sequence.is_pulling = False
+        sequence.pulled_at = now
+        sequence.transfer_ms = (now - started_at) * 1e3
+        sequence.transferred_tokens = sequence.num_prompt - sequence.cached_tokens
+        self._batch.computed(sequence, sequence.num_prompt - sequence.num_computed)
+        if not work.output:
+            sequence.num_computed -= 1  # its last token's logits are what the first output needs
+        self._work_came.set()
+
+    def _spawn(self, coroutine: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _answers(config: SimConfig) -> AnswerSource:
+    if config.tokenizer:
+        return answer_sources.readable(
+            config.tokenizer, config.answer_file, config.answer_min_tokens, config.answer_max_tokens
+        )
+    return answer_sources.arbitrary(config.vocab_size, config.answer_min_tokens, config.answer_max_tokens)
+
+
+def _error(work: Work, code: str, reason: str) -> Output:
+    return Output(attempt=work.attempt, error=code, reason=reason)

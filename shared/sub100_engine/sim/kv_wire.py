@@ -1,0 +1,179 @@
+"""Handed-over KV on its way: a listener at the producer, a pull at the consumer, over TCP.
+
+::
+
+    consumer  PullRequest(key, layout)  ->  producer
+    consumer  <-  PullReply(payload) or PullReply(code)
+    consumer  one byte: checked and stored  ->  producer frees the blocks
+
+A consumer that leaves or stalls before the last byte costs the producer nothing but the lease. The
+payload is small (32 bytes a block) but it is a function of all tokens and the salt, so a consumer knows
+whether it holds the KV of exactly its prompt.
+"""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from sub100_proto import blocks, tokens
+from sub100_proto.kv import KvHandle
+
+from .faults import Faults
+from .leases import LeaseBook
+
+MAX_FRAME: Final = 64 * 2**20
+_ACK: Final = b"\x01"
+_LENGTH: Final = struct.Struct("<I")
+
+
+class KvUnavailable(Exception):
+    """``code`` is ``kv_expired`` (the producer says that it is gone) or ``kv_load_failed``."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class PullRequest(msgspec.Struct, frozen=True):
+    key: str
+    layout: str
+
+
+class PullReply(msgspec.Struct, frozen=True):
+    """``code`` empty: the payload is there."""
+
+    code: str = ""
+    reason: str = ""
+    num_tokens: int = 0
+    payload: bytes = b""
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_request: Final = msgspec.msgpack.Decoder(PullRequest).decode
+_decode_reply: Final = msgspec.msgpack.Decoder(PullReply).decode
+
+
+def kv_payload(prompt: list[int], block_size: int, salt: str) -> bytes:
+    """What stands for the KV of a prompt: a digest a block, each over all tokens up to its end."""
+    parts: list[bytes] = []
+    parent = blocks.root(salt)
+    for start in range(0, len(prompt), block_size):
+        packed = tokens.pack(prompt[start : start + block_size])
+        parent = blake2b(parent + packed, digest_size=32, person=b"sub100.sim.kv").digest()
+        parts.append(parent)
+    return b"".join(parts)
+
+
+class KvListener:
+    """Serves the leases of one engine; ``on_pulled(key)`` is called when a consumer has confirmed."""
+
+    def __init__(
+        self, book: LeaseBook, layout: str, on_pulled: Callable[[str], None], faults: Faults
+    ) -> None:
+        self._book = book
+        self._layout = layout
+        self._on_pulled = on_pulled
+        self._faults = faults
+        self._server: asyncio.Server | None = None
+        self._pulls: dict[asyncio.Task[None], str] = {}
+        self.endpoint = ""
+
+    async def start(self, host: str) -> None:
+        """Raises OSError."""
+        self._server = await asyncio.start_server(self._serve, host, 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self.endpoint = f"{host}:{port}"
+
+    async def stop(self) -> None:
+        """Idempotent."""
+        if self._server is not None:
+            self._server.close()
+        for pull in self._pulls:
+            pull.cancel()
+        await asyncio.gather(*self._pulls, return_exceptions=True)
+
+    def cut(self, key: str) -> None:
+        """End running pulls of a lease that is over."""
+        for pull, pulled in self._pulls.items():
+            if pulled == key:
+                pull.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._pulls[task] = ""
+        try:
+            request = _decode_request(await _receive(reader))
+            self._pulls[task] = request.key
+            reply = self._answer(request)
+            if self._faults.stall_kv:
+                await reader.read(1)
+                return
+            _send(writer, _encode(reply))
+            await writer.drain()
+            if not reply.code and await reader.readexactly(1) == _ACK:
+                self._on_pulled(request.key)
+        except asyncio.CancelledError:
+            writer.transport.abort()  # the lease is over; a stalled peer must not hold the socket
+        except (OSError, EOFError, ValueError, msgspec.MsgspecError):
+            pass  # the lease stands
+        finally:
+            del self._pulls[task]
+            writer.close()
+
+    def _answer(self, request: PullRequest) -> PullReply:
+        lease = self._book.find(request.key)
+        if lease is None:
+            return PullReply("kv_expired", f"the KV is gone: {self._book.why_gone(request.key)}")
+        if request.layout != self._layout:
+            return PullReply("kv_load_failed", f"layout is {self._layout}, not {request.layout}")
+        payload = lease.payload[::-1] if self._faults.corrupt_kv else lease.payload
+        return PullReply(num_tokens=lease.num_tokens, payload=payload)
+
+
+async def pull(handle: KvHandle, layout: str, expected: bytes, num_tokens: int, timeout_s: float) -> None:
+    """Fetch the KV of a prompt and confirm it; raises KvUnavailable, never returns another's KV."""
+    if handle.connector != "sim" or handle.layout != layout:
+        raise KvUnavailable("kv_load_failed", f"{handle.connector} KV of layout {handle.layout}")
+    if handle.num_tokens != num_tokens:
+        raise KvUnavailable("kv_load_failed", f"KV of {handle.num_tokens} tokens for {num_tokens}")
+    host, _, port = handle.endpoint.rpartition(":")
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _fetch(host, int(port), PullRequest(handle.key, layout), expected, num_tokens)
+    except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:  # TimeoutError is an OSError
+        raise KvUnavailable("kv_load_failed", str(error) or type(error).__name__) from error
+
+
+async def _fetch(host: str, port: int, request: PullRequest, expected: bytes, num_tokens: int) -> None:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        _send(writer, _encode(request))
+        reply = _decode_reply(await _receive(reader))
+        if reply.code:
+            raise KvUnavailable(reply.code, reply.reason)
+        if reply.num_tokens != num_tokens or reply.payload != expected:
+            raise KvUnavailable("kv_load_failed", "checksum mismatch: the KV of another prompt")
+        writer.write(_ACK)
+        await writer.drain()
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def _send(writer: asyncio.StreamWriter, frame: bytes) -> None:
+    writer.write(_LENGTH.pack(len(frame)) + frame)
+
+
+async def _receive(reader: asyncio.StreamReader) -> bytes:
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    if length > MAX_FRAME:
+        raise ValueError(f"frame of {length} bytes")
+    return await reader.readexactly(length)
