@@ -1,12 +1,13 @@
 """Which engine a worker runs: the choice is configuration, the import follows it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from sub100_proto.subjects import Role
-from sub100_shared.config import Common, ConfigError
+from sub100_shared.config import Common, ConfigError, load
 from sub100_shared.secret import derive
 
 from .api import Engine
@@ -42,15 +43,43 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.served_name or Path(self.model).name
 
 
-def create_engine(config: EngineConfig, common: Common, role: Role) -> Engine:
+def create_engine(config: EngineConfig, common: Common, role: Role, environ: Mapping[str, str]) -> Engine:
     """Build the chosen engine; raises ConfigError naming what is missing."""
-    secret = derive(common.secret(), "kv-transfer")
     if config.engine == "sim":
-        from .sim.build import build_sim
-
-        return build_sim(config, secret)
+        return _simulated(config, environ)
     try:
         from .vllm.build import build_vllm
     except ImportError as error:
         raise ConfigError(f"engine vllm is not installed in this environment: {error}") from error
-    return build_vllm(config, secret, role)
+    return build_vllm(config, derive(common.secret(), "kv-transfer"), role)
+
+
+def _simulated(config: EngineConfig, environ: Mapping[str, str]) -> Engine:
+    """``SUB100_SIM_*`` sets what only the simulation has; the rest is the worker's own configuration."""
+    from .sim.config import SimConfig
+    from .sim.engine import SimEngine
+
+    sim = load(SimConfig, "SUB100_SIM_", environ)
+    return SimEngine(
+        msgspec.structs.replace(
+            sim,
+            model=config.name,
+            tokenizer=config.model if Path(config.model).is_dir() else "",
+            timing=config.timing,
+            block_size=config.block_size,
+            max_model_len=config.max_model_len or context_length(config.model) or sim.max_model_len,
+            max_num_seqs=config.max_num_seqs,
+            max_chunk_tokens=config.max_chunk_tokens,
+            kv_host=config.kv_host,
+            lease_s=config.lease_s,
+        )
+    )
+
+
+def context_length(model: str) -> int:
+    """``max_position_embeddings`` of a model directory; 0 if it does not say."""
+    path = Path(model) / "config.json"
+    if not path.is_file():
+        return 0
+    value = msgspec.json.decode(path.read_bytes()).get("max_position_embeddings", 0)
+    return value if isinstance(value, int) else 0

@@ -12,7 +12,7 @@ from .service import DecodeRole
 
 async def create(runtime: lifecycle.Runtime) -> WorkerShell:
     settings = config.load(EngineConfig, "SUB100_DECODE_", os.environ)
-    engine = create_engine(settings, runtime.common, "decode")
+    engine = create_engine(settings, runtime.common, "decode", os.environ)
     limits = Limits(max_jobs=settings.max_jobs, max_tokens=settings.max_queued_tokens)
     return WorkerShell(runtime, engine, DecodeRole(), limits, pool=settings.pool)
 

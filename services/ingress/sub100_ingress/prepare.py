@@ -58,7 +58,7 @@ class Preparer:
         prompt = request.prompt
         if isinstance(prompt, str):
             return self._tokenizer.encode_completion(prompt)
-        return self._tokenizer.check_ids(prompt or ())
+        return self._tokenizer.check_ids(list(prompt))
 
     def _salt(self, tenant: str) -> str:
         salt = self._salts.get(tenant)

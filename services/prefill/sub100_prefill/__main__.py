@@ -12,7 +12,7 @@ from .service import PrefillRole
 
 async def create(runtime: lifecycle.Runtime) -> WorkerShell:
     settings = config.load(EngineConfig, "SUB100_PREFILL_", os.environ)
-    engine = create_engine(settings, runtime.common, "prefill")
+    engine = create_engine(settings, runtime.common, "prefill", os.environ)
     limits = Limits(max_jobs=settings.max_jobs, max_tokens=settings.max_queued_tokens)
     return WorkerShell(runtime, engine, PrefillRole(), limits, pool=settings.pool)
 
