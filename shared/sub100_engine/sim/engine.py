@@ -268,6 +268,8 @@ class SimEngine:
 
     def _die(self, reason: str) -> None:
         self._is_dead = True
+        for key in self._leases.expire(float("inf")):
+            self._server.cut(key)
         for sequence in list(self._sequences.values()):
             self._fail(sequence, "worker_lost", "the engine core died")
         self._on_failure(reason)

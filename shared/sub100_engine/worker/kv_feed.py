@@ -41,8 +41,10 @@ class KvFeed:
             self._flush_task = asyncio.get_running_loop().create_task(self._flush())
 
     def adopt(self, hashes: bytes) -> None:
-        """Begin a new life with blocks that the engine holds already; schedulers learn of them by dump."""
+        """Begin a new life with blocks that the engine holds already. They have the number 1, which is
+        never sent: to a scheduler it is a gap, and it asks for a dump."""
         self._held = dict.fromkeys(blocks.split(hashes))
+        self.seq = 1 if hashes else 0
 
     def dump(self) -> KvDump:
         """As of the last numbered message; changes not sent yet are in it and will be repeated."""

@@ -69,6 +69,8 @@ class WorkerShell:
         self._worker_id = runtime.instance
         self._info: EngineInfo | None = None
         self._limits = limits
+        self._epoch = 0
+        self._is_stopped = False
         self._begin_life()
         self._spans = JobSpans(runtime.telemetry, role.role, clock)
         self._disconnected_at: float | None = None
@@ -76,7 +78,7 @@ class WorkerShell:
 
     def _begin_life(self) -> None:
         """A new epoch: nothing of an older life is answered."""
-        self._epoch = int(time.time() * 1e3)
+        self._epoch = max(self._epoch + 1, int(time.time() * 1e3))
         self._claims = Claims(self._limits, self._epoch)
         self._streams = Streams(self._worker_id, self._epoch, self._runtime.bus.publish)
         self._kv_feed = KvFeed(self._worker_id, self._epoch, self._publish_kv)
@@ -104,9 +106,10 @@ class WorkerShell:
             await asyncio.wait_for(self._streams.flush(), 2)
 
     async def stop(self) -> None:
+        self._is_stopped = True
         await self._engine.stop()
         with contextlib.suppress(BusUnavailable):
-            await self._publish_heartbeat("stopped")
+            await self._publish_heartbeat()
 
     async def _on_job(self, msg: Incoming) -> bytes | None:
         """Claim, then hand to the engine; the claim leaves first."""
@@ -115,17 +118,26 @@ class WorkerShell:
         except msgspec.MsgspecError as error:
             _log.error("unreadable job", extra={"error": str(error)})
             return None
-        num_tokens = tokens.count(job.prompt)
+        try:
+            work = _work(job)
+        except ValueError as error:
+            _log.error("unreadable job", extra={"error": str(error)})
+            return None
+        num_tokens = len(work.prompt)
         code = self._claims.refusal(job.attempt, job.epoch, num_tokens) or self._misfit(job, num_tokens)
         if code:
             return codec.encode(Busy(worker_id=self._worker_id, epoch=self._epoch, code=code))
         if not self._claims.take(job.attempt, num_tokens):
             return None
         if msg.reply:
-            await self._runtime.bus.publish(
-                msg.reply, codec.encode(Accepted(worker_id=self._worker_id, epoch=self._epoch))
-            )
-        self._run(job, msg)
+            accepted = codec.encode(Accepted(worker_id=self._worker_id, epoch=self._epoch))
+            try:
+                await self._runtime.bus.publish(msg.reply, accepted)
+            except BaseException:
+                self._claims.end(job.attempt)
+                raise
+        if job.attempt in self._claims:  # not aborted meanwhile
+            self._run(job, work, msg)
         return None
 
     def _misfit(self, job: Job, num_tokens: int) -> str:
@@ -136,18 +148,9 @@ class WorkerShell:
             return "misplaced"
         return ""
 
-    def _run(self, job: Job, msg: Incoming) -> None:
-        output = tokens.unpack(job.output) if isinstance(job, DecodeJob) else []
-        work = Work(
-            attempt=job.attempt,
-            prompt=tokens.unpack(job.prompt),
-            sampling=job.sampling,
-            output=output,
-            kv=job.kv if isinstance(job, DecodeJob) else None,
-            salt=job.salt,
-        )
+    def _run(self, job: Job, work: Work, msg: Incoming) -> None:
         self._spans.open(job, extract(msg.headers))
-        self._streams.open(job.attempt, job.events, len(output))
+        self._streams.open(job.attempt, job.events, len(work.output))
         self._role.submit(self._engine, work, self._on_output)
 
     def _on_output(self, output: Output) -> None:
@@ -219,10 +222,12 @@ class WorkerShell:
             if away_s > LAPSE_S:
                 _log.warning("back after a lapse: new epoch", extra={"away_s": round(away_s, 2)})
                 self._restart_life()
+            self._streams.send_unsent()
             self._changed.set()
 
     def _restart_life(self) -> None:
         """The fleet has given this life up: so do we, and come back empty-handed."""
+        orphans = self._streams.live()
         for attempt in self._claims.attempts():
             self._engine.abort(attempt)
             self._spans.close(attempt, "worker_lost")
@@ -232,17 +237,25 @@ class WorkerShell:
         self._begin_life()
         self._claims.is_draining = is_draining
         self._kv_feed.adopt(held)
+        for orphan in orphans:
+            self._streams.send(orphan, Failed(orphan.attempt, "worker_lost", "the worker was cut off"))
         self._sender = self._runtime.spawn(self._streams.run(), "streams")
 
     async def _beat(self) -> None:
         while True:
             with contextlib.suppress(BusUnavailable):
-                await self._publish_heartbeat("draining" if self._claims.is_draining else "ready")
+                await self._publish_heartbeat()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), HEARTBEAT_S)
             self._changed.clear()
 
-    async def _publish_heartbeat(self, state: State) -> None:
+    @property
+    def _state(self) -> State:
+        if self._is_stopped:
+            return "stopped"
+        return "draining" if self._claims.is_draining else "ready"
+
+    async def _publish_heartbeat(self) -> None:
         info = self._info
         if info is None:
             return
@@ -250,7 +263,7 @@ class WorkerShell:
             worker_id=self._worker_id,
             role=self._role.role,
             epoch=self._epoch,
-            state=state,
+            state=self._state,
             model=info.model,
             layout=info.layout,
             block_size=info.block_size,
@@ -268,3 +281,18 @@ class WorkerShell:
 
     async def _publish_kv(self, payload: bytes) -> None:
         await self._runtime.bus.publish(subjects.kv_events(self._runtime.region, self._worker_id), payload)
+
+
+def _work(job: Job) -> Work:
+    """The job as the engine sees it; raises ValueError for token ids that are not whole or events that
+    cannot be sent anywhere."""
+    if job.events.split() != [job.events]:
+        raise ValueError("the events subject is empty or holds white space")
+    return Work(
+        attempt=job.attempt,
+        prompt=tokens.unpack(job.prompt),
+        sampling=job.sampling,
+        output=tokens.unpack(job.output) if isinstance(job, DecodeJob) else [],
+        kv=job.kv if isinstance(job, DecodeJob) else None,
+        salt=job.salt,
+    )

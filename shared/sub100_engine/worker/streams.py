@@ -12,7 +12,7 @@ from typing import Final
 
 from sub100_proto import codec
 from sub100_proto.stream import StreamBatch, StreamEvent, Tokens
-from sub100_shared.bus import BusUnavailable
+from sub100_shared.bus import BusUnavailable, PayloadTooLarge
 
 _log = logging.getLogger(__name__)
 
@@ -20,6 +20,7 @@ Publish = Callable[[str, bytes], Awaitable[None]]
 
 _MAX_KEPT_STREAMS: Final = 1024
 _MAX_KEPT_TOKENS: Final = 65_536
+_MAX_UNSENT_EVENTS: Final = 16_384
 
 
 class Stream:
@@ -48,6 +49,8 @@ class Streams:
         self._epoch = epoch
         self._publish = publish
         self._pending: dict[str, list[StreamEvent]] = {}
+        self._unsent: dict[str, list[StreamEvent]] = {}
+        self._num_unsent = 0
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -82,6 +85,9 @@ class Streams:
             _, oldest = self._ended.popitem(last=False)
             self._num_kept_tokens -= len(oldest.tokens)
 
+    def live(self) -> list[Stream]:
+        return list(self._live.values())
+
     def drop(self, attempt: str) -> None:
         """The attempt was aborted: nothing of it is sent or kept."""
         self._live.pop(attempt, None)
@@ -95,6 +101,15 @@ class Streams:
         if ids or stream.finish_reason:
             self.send(stream, Tokens(attempt, position, ids, stream.finish_reason))
         return True
+
+    def send_unsent(self) -> None:
+        """The connection is back: queue what could not be sent, before what came since."""
+        unsent, self._unsent = self._unsent, {}
+        self._num_unsent = 0
+        for subject, events in unsent.items():
+            self._pending[subject] = events + self._pending.get(subject, [])
+            self._wake.set()
+            self._idle.clear()
 
     async def flush(self) -> None:
         """Wait until everything queued has been published."""
@@ -111,6 +126,16 @@ class Streams:
                 try:
                     await self._publish(subject, codec.encode(batch))
                 except BusUnavailable:
-                    _log.warning("events not sent: no connection", extra={"num_events": len(events)})
+                    self._keep_unsent(subject, events)
+                except PayloadTooLarge as error:
+                    _log.error("events not sent", extra={"size": error.size, "limit": error.limit})
             if not self._pending:
                 self._idle.set()
+
+    def _keep_unsent(self, subject: str, events: list[StreamEvent]) -> None:
+        """A short loss of the connection costs no stream its end; beyond the bound events are lost."""
+        if self._num_unsent + len(events) > _MAX_UNSENT_EVENTS:
+            _log.warning("events lost: no connection", extra={"num_events": len(events)})
+            return
+        self._unsent.setdefault(subject, []).extend(events)
+        self._num_unsent += len(events)

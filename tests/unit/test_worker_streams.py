@@ -1,0 +1,133 @@
+"""Coalescing, the ring for Resend, and a connection that comes and goes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sub100_engine.worker.streams import Stream, Streams
+from sub100_proto import codec
+from sub100_proto.stream import Failed, StreamBatch, Tokens
+from sub100_shared.bus import BusUnavailable
+
+
+class Wire:
+    """What a bus would carry."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, StreamBatch]] = []
+        self.is_cut = False
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        if self.is_cut:
+            raise BusUnavailable
+        self.sent.append((subject, codec.decode_stream_batch(payload)))
+
+    def batches(self, subject: str) -> list[list[tuple[str, int, tuple[int, ...]]]]:
+        return [
+            [(e.attempt, e.position, e.ids) for e in batch.events if isinstance(e, Tokens)]
+            for sent_to, batch in self.sent
+            if sent_to == subject
+        ]
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+async def streams(wire: Wire) -> AsyncIterator[Streams]:
+    book = Streams("w1", 5, wire.publish)
+    sender = asyncio.ensure_future(book.run())
+    yield book
+    sender.cancel()
+
+
+def tell(streams: Streams, stream: Stream, ids: list[int], finish_reason: str = "") -> None:
+    """What the decode role does with an output."""
+    position = stream.position
+    stream.tokens.extend(ids)
+    stream.finish_reason = finish_reason
+    streams.send(stream, Tokens(stream.attempt, position, tuple(ids), finish_reason))
+
+
+async def flushed(streams: Streams) -> None:
+    async with asyncio.timeout(5):
+        await streams.flush()
+
+
+async def test_streams_send_one_batch_per_step_and_ingress(streams: Streams, wire: Wire) -> None:
+    a, b = streams.open("a", "ing1", 0), streams.open("b", "ing1", 3)
+    other = streams.open("c", "ing2", 0)
+    for step in range(2):
+        for stream in (a, b, other):
+            tell(streams, stream, [step])
+        await flushed(streams)
+    assert wire.batches("ing1") == [[("a", 0, (0,)), ("b", 3, (0,))], [("a", 1, (1,)), ("b", 4, (1,))]]
+    assert wire.batches("ing2") == [[("c", 0, (0,))], [("c", 1, (1,))]]
+    assert {(batch.worker_id, batch.epoch) for _, batch in wire.sent} == {("w1", 5)}
+
+
+async def test_streams_resend_from_a_position_also_after_the_end(streams: Streams, wire: Wire) -> None:
+    stream = streams.open("a", "ing1", 2)
+    tell(streams, stream, [10, 11])
+    assert streams.resend("a", 3)
+    tell(streams, stream, [12], "stop")
+    streams.close(stream)
+    await flushed(streams)
+    assert streams.resend("a", 4)
+    await flushed(streams)
+    assert wire.batches("ing1")[0] == [("a", 2, (10, 11)), ("a", 3, (11,)), ("a", 4, (12,))]
+    last = wire.sent[-1][1].events[0]
+    assert last == Tokens("a", 4, (12,), "stop")
+    assert not streams.resend("a", 1)
+    assert not streams.resend("nobody", 0)
+
+
+async def test_streams_keep_ended_streams_within_bounds(streams: Streams) -> None:
+    for i in range(1500):
+        stream = streams.open(f"a{i}", "ing1", 0)
+        stream.tokens.extend([1] * 100)
+        streams.close(stream)
+    assert not streams.resend("a0", 0)
+    assert not streams.resend("a800", 0)
+    assert streams.resend("a1499", 0)
+
+
+async def test_streams_send_nothing_again_of_a_dropped_attempt(streams: Streams) -> None:
+    stream = streams.open("a", "ing1", 0)
+    tell(streams, stream, [1])
+    streams.drop("a")
+    assert streams.get("a") is None
+    assert not streams.resend("a", 0)
+
+
+async def test_streams_send_what_waited_when_the_connection_is_back(streams: Streams, wire: Wire) -> None:
+    stream = streams.open("a", "ing1", 0)
+    tell(streams, stream, [1])
+    await flushed(streams)
+    wire.is_cut = True
+    tell(streams, stream, [2])
+    await flushed(streams)
+    streams.send(stream, Failed("a", "draining"))
+    await flushed(streams)
+    assert len(wire.sent) == 1
+    wire.is_cut = False
+    tell(streams, stream, [3])
+    streams.send_unsent()
+    await flushed(streams)
+    assert wire.sent[1][1].events == (Tokens("a", 1, (2,)), Failed("a", "draining"), Tokens("a", 2, (3,)))
+
+
+async def test_streams_bound_what_waits_for_the_connection(streams: Streams, wire: Wire) -> None:
+    stream = streams.open("a", "ing1", 0)
+    wire.is_cut = True
+    for _ in range(100):
+        for _ in range(1000):
+            tell(streams, stream, [1])
+        await flushed(streams)
+    wire.is_cut = False
+    streams.send_unsent()
+    await flushed(streams)
+    assert sum(len(batch.events) for _, batch in wire.sent) == 16_000
