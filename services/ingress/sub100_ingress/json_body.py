@@ -18,9 +18,10 @@ MAX_DIGITS: Final = 400
 
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_BOMB: Final = b"[" * (MAX_DEPTH + 1)
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = b"0" * MAX_DIGITS
-_HUGE_EXPONENT: Final = re.compile(rb"[eE][+-]?[0-9]{3}")
+_HUGE_EXPONENT: Final = re.compile(rb"[eE]\+?[0-9]{3}")
 
 _decode: Final = msgspec.json.Decoder().decode
 
@@ -53,9 +54,8 @@ def scan(body: bytes) -> int:
     outside = b"".join(unescaped.split(b'"')[::2])  # all that is not inside a string
     if outside.count(b",") > MAX_ELEMENTS:
         raise _invalid(f"the body holds more than {MAX_ELEMENTS} values")
-    if _LONG_NUMBER in outside.translate(_DIGITS) or _HUGE_EXPONENT.search(outside):
-        raise _invalid("a number is out of range")
     _check_depth(outside)
+    _check_numbers(outside)
     return outside.count(b":")
 
 
@@ -67,13 +67,22 @@ def _check_depth(outside: bytes) -> None:
         return
     if num_open > MAX_ELEMENTS:
         raise _invalid(f"the body holds more than {MAX_ELEMENTS} values")
+    if _BOMB in brackets:
+        raise _too_deep()
     for _ in range(MAX_DEPTH):
         peeled = brackets.replace(b"[]", b"")
         if len(peeled) == len(brackets):  # empty, or brackets that do not match
             return
         brackets = peeled
     if brackets:
-        raise _invalid(f"the body is nested deeper than {MAX_DEPTH} levels")
+        raise _too_deep()
+
+
+def _check_numbers(outside: bytes) -> None:
+    if _LONG_NUMBER in outside.translate(_DIGITS):
+        raise _invalid("a number is out of range")
+    if (b"e" in outside or b"E" in outside) and _HUGE_EXPONENT.search(outside):
+        raise _invalid("a number is out of range")
 
 
 def _count_keys(root: dict[str, Any]) -> int:
@@ -89,6 +98,10 @@ def _count_keys(root: dict[str, Any]) -> int:
             if dict in kinds or list in kinds:
                 stack.extend(value)
     return num_keys
+
+
+def _too_deep() -> ClientError:
+    return _invalid(f"the body is nested deeper than {MAX_DEPTH} levels")
 
 
 def _invalid(message: str) -> ClientError:

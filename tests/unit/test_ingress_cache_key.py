@@ -1,0 +1,148 @@
+import json
+from itertools import combinations
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sub100_ingress.cache_key import digest, is_cacheable, normalise
+from sub100_ingress.openai_request import GenerationRequest, parse_chat, parse_completion
+from sub100_proto.sampling import Sampling
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+USER = {"role": "user", "content": "Is Café open?"}
+
+
+def chat(**fields: Any) -> GenerationRequest:
+    return parse_chat(json.dumps({"model": "m", "messages": [SYSTEM, USER], **fields}).encode())
+
+
+def key(request: GenerationRequest, tenant: str = "t", revision: str = "r") -> bytes:
+    return digest(request, tenant, revision)
+
+
+def text(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": each} for each in texts]
+
+
+DIFFERENT: dict[str, GenerationRequest] = {
+    "base": chat(),
+    "model": chat(model="m2"),
+    "temperature": chat(temperature=0),
+    "top_p": chat(top_p=0.9),
+    "top_k": chat(top_k=5),
+    "seed": chat(seed=0),
+    "presence": chat(presence_penalty=0.1),
+    "frequency": chat(frequency_penalty=0.1),
+    "repetition": chat(repetition_penalty=1.1),
+    "max_tokens": chat(max_tokens=5),
+    "min_tokens": chat(min_tokens=1),
+    "ignore_eos": chat(ignore_eos=True),
+    "stop_token_ids": chat(stop_token_ids=[1]),
+    "stop": chat(stop="x"),
+    "stops": chat(stop=["x", "y"]),
+    "no system": chat(messages=[USER]),
+    "system as user": chat(messages=[{**SYSTEM, "role": "user"}, USER]),
+    "user as system": chat(messages=[SYSTEM, {**USER, "role": "system"}]),
+    "system case": chat(messages=[{**SYSTEM, "content": "be brief."}, USER]),
+    "system blank": chat(messages=[{**SYSTEM, "content": "Be brief. "}, USER]),
+    "user case": chat(messages=[SYSTEM, {**USER, "content": "is café open?"}]),
+    "user inner blank": chat(messages=[SYSTEM, {**USER, "content": "Is  Café open?"}]),
+    "user name": chat(messages=[SYSTEM, {**USER, "name": "eve"}]),
+    "first part": chat(messages=[SYSTEM, {**USER, "content": text("A", "Is Café open?")}]),
+    "other first part": chat(messages=[SYSTEM, {**USER, "content": text("B", "Is Café open?")}]),
+    "joined parts": chat(messages=[SYSTEM, {**USER, "content": "A\nIs Café open?"}]),
+    "moved border": chat(messages=[SYSTEM, {**USER, "content": text("A\nIs Café", "open?")}]),
+    "two turns": chat(messages=[SYSTEM, USER, {"role": "assistant", "content": "Yes."}, USER]),
+    "two turns, other answer": chat(messages=[SYSTEM, USER, {"role": "assistant", "content": "No."}, USER]),
+    "tool result": chat(messages=[SYSTEM, {"role": "tool", "content": "1", "tool_call_id": "c"}, USER]),
+    "other tool result": chat(messages=[SYSTEM, {"role": "tool", "content": "2", "tool_call_id": "c"}, USER]),
+    "completion": parse_completion(b'{"model":"m","prompt":"Is it?"}'),
+    "completion blank": parse_completion(b'{"model":"m","prompt":"Is it? "}'),
+    "completion ids": parse_completion(b'{"model":"m","prompt":[1,2]}'),
+    "completion other ids": parse_completion(b'{"model":"m","prompt":[1,2,0]}'),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), list(combinations(DIFFERENT, 2)))
+def test_key_differs_when_the_question_does(one: str, other: str) -> None:
+    assert key(DIFFERENT[one]) != key(DIFFERENT[other])
+
+
+def test_key_differs_between_tenants_and_revisions() -> None:
+    assert len({key(chat()), key(chat(), tenant="u"), key(chat(), revision="s"), key(chat(), "tr", "")}) == 4
+
+
+def test_key_is_equal_for_both_names_of_the_limit() -> None:
+    assert key(chat(max_tokens=5)) == key(chat(max_completion_tokens=5))
+
+
+SAME: dict[str, GenerationRequest] = {
+    "explicit defaults": chat(
+        temperature=1, top_p=1.0, n=1, presence_penalty=0, stop=None, stop_token_ids=[]
+    ),
+    "stream": chat(stream=True),
+    "usage": chat(stream=True, stream_options={"include_usage": True}),
+    "ignored fields": chat(user="eve", metadata={"tenant": "x"}, cache_salt="x", service_tier="auto"),
+    "developer": chat(messages=[{**SYSTEM, "role": "developer"}, USER]),
+    "one part": chat(messages=[SYSTEM, {**USER, "content": text("Is Café open?")}]),
+    "blanks around": chat(messages=[SYSTEM, {**USER, "content": "\n Is Café open? \r\n"}]),
+    "decomposed": chat(messages=[SYSTEM, {**USER, "content": "Is Cafe\u0301 open?"}]),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_key_is_equal_when_only_the_delivery_or_spelling_differs(name: str) -> None:
+    assert key(SAME[name]) == key(chat())
+
+
+def test_key_has_32_bytes_and_is_stable() -> None:
+    assert len(key(chat())) == 32
+    assert key(chat()) == key(chat())
+
+
+@given(st.data())
+def test_key_differs_for_any_one_sampling_field(data: st.DataObject) -> None:
+    values: dict[str, st.SearchStrategy[Any]] = {
+        "min_tokens": st.integers(0, 9),
+        "temperature": st.floats(0, 2),
+        "top_p": st.floats(0.1, 1),
+        "top_k": st.integers(0, 99),
+        "presence_penalty": st.floats(-2, 2),
+        "frequency_penalty": st.floats(-2, 2),
+        "repetition_penalty": st.floats(0.1, 2),
+        "seed": st.none() | st.integers(-9, 9),
+        "stop_token_ids": st.lists(st.integers(0, 9), max_size=3).map(tuple),
+        "ignore_eos": st.booleans(),
+        "max_tokens": st.integers(0, 9),
+    }
+    assert set(values) == set(Sampling.__struct_fields__), "a new sampling field needs a strategy here"
+    base = chat().sampling
+    name = data.draw(st.sampled_from(sorted(values)))
+    value = data.draw(values[name].filter(lambda drawn: drawn != getattr(base, name)))
+    changed = msgspec.structs.replace(chat(), sampling=msgspec.structs.replace(base, **{name: value}))
+    assert key(changed) != key(chat())
+
+
+@given(st.text())
+def test_normalise_is_idempotent_and_keeps_case(value: str) -> None:
+    once = normalise(value)
+    assert normalise(once) == once
+    assert normalise("A" + value) != normalise("a" + value)
+
+
+@pytest.mark.parametrize(
+    ("request_", "policy", "expected"),
+    [
+        (chat(temperature=0), "off", False),
+        (chat(temperature=0), "deterministic", True),
+        (chat(), "deterministic", False),
+        (chat(temperature=None), "deterministic", False),
+        (chat(temperature=0.01), "deterministic", False),
+        (chat(), "all", True),
+    ],
+)
+def test_cacheable_follows_the_policy(request_: GenerationRequest, policy: Any, expected: bool) -> None:
+    assert is_cacheable(request_, policy) is expected

@@ -1,0 +1,403 @@
+import json
+from typing import Any
+
+import pytest
+
+from sub100_ingress.messages import ChatMessage, ToolCall
+from sub100_ingress.openai_request import GenerationRequest, parse_chat, parse_completion
+from sub100_proto.sampling import Sampling
+from sub100_shared.errors import ClientError
+
+USER = {"role": "user", "content": "hi"}
+
+
+def chat(**fields: Any) -> GenerationRequest:
+    return parse_chat(json.dumps({"model": "m", "messages": [USER], **fields}).encode())
+
+
+def completion(**fields: Any) -> GenerationRequest:
+    return parse_completion(json.dumps({"model": "m", "prompt": "once", **fields}).encode())
+
+
+def refusal(parse: Any, **fields: Any) -> ClientError:
+    with pytest.raises(ClientError) as refused:
+        parse(**fields)
+    assert refused.value.status == 400
+    return refused.value
+
+
+def test_chat_has_openai_defaults_when_only_required_fields_are_sent() -> None:
+    assert chat() == GenerationRequest(
+        kind="chat",
+        model="m",
+        messages=(ChatMessage(role="user", parts=("hi",)),),
+        sampling=Sampling(max_tokens=0, temperature=1.0, top_p=1.0),
+        max_tokens=None,
+        stops=(),
+        stream=False,
+        include_usage=False,
+    )
+
+
+def test_chat_keeps_every_supported_field() -> None:
+    request = chat(
+        temperature=0,
+        top_p=0.5,
+        presence_penalty=-2,
+        frequency_penalty=2.0,
+        repetition_penalty=1.1,
+        seed=-(2**63),
+        top_k=40,
+        min_tokens=3,
+        ignore_eos=True,
+        stop_token_ids=[5, 6],
+        max_completion_tokens=7,
+        stop=["a", "b", "a"],
+        stream=True,
+        stream_options={"include_usage": True},
+        n=1,
+    )
+    assert request.engine_sampling(7) == Sampling(
+        max_tokens=7,
+        temperature=0,
+        top_p=0.5,
+        presence_penalty=-2,
+        frequency_penalty=2,
+        repetition_penalty=1.1,
+        seed=-(2**63),
+        top_k=40,
+        min_tokens=3,
+        ignore_eos=True,
+        stop_token_ids=(5, 6),
+    )
+    assert (request.max_tokens, request.stops) == (7, ("a", "b"))
+    assert request.stream
+    assert request.include_usage
+
+
+def test_chat_takes_null_as_default_for_every_optional_field() -> None:
+    optional = (
+        "temperature top_p presence_penalty frequency_penalty repetition_penalty seed top_k min_tokens "
+        "ignore_eos stop_token_ids max_tokens max_completion_tokens stop stream stream_options n tools "
+        "tool_choice logprobs top_logprobs response_format logit_bias functions modalities audio "
+        "prediction reasoning_effort"
+    )
+    assert chat(**dict.fromkeys(optional.split())) == chat()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"store": True, "metadata": {"a": "b"}, "service_tier": "auto", "client_metadata": {}, "user": "u"},
+        {"kv_transfer_params": {"remote_host": "evil"}, "logits_processors": ["os.system"], "priority": -9},
+        {"cache_salt": "other-tenant", "request_id": "x", "parallel_tool_calls": True},
+        {"messages": [{**USER, "id": "1", "agent": "a", "traceId": "t", "metadata": {"deep": [[[]]]}}]},
+    ],
+)
+def test_chat_ignores_and_drops_unknown_fields(fields: dict[str, Any]) -> None:
+    assert chat(**fields) == chat()
+
+
+NEUTRAL: list[dict[str, Any]] = [
+    {"tools": []},
+    {"tools": [], "tool_choice": "auto"},
+    {"tool_choice": "none"},
+    {"functions": []},
+    {"response_format": {"type": "text"}},
+    {"logprobs": False, "top_logprobs": 0},
+    {"logit_bias": {}},
+    {"modalities": ["text"]},
+    {"min_p": 0.0},
+    {"skip_special_tokens": True},
+]
+
+
+@pytest.mark.parametrize("fields", NEUTRAL, ids=str)
+def test_chat_accepts_known_fields_that_ask_for_nothing(fields: dict[str, Any]) -> None:
+    assert chat(**fields) == chat()
+
+
+UNSUPPORTED: list[dict[str, Any]] = [
+    {"tools": [{"type": "function", "function": {"name": "f"}}]},
+    {"tools": "x"},
+    {"tool_choice": "required"},
+    {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+    {"functions": [{"name": "f"}]},
+    {"function_call": {"name": "f"}},
+    {"response_format": {"type": "json_object"}},
+    {"response_format": {"type": "not-a-type"}},
+    {"response_format": {"type": "text", "schema": {}}},
+    {"response_format": {}},
+    {"response_format": False},
+    {"logprobs": True},
+    {"logprobs": 0},
+    {"top_logprobs": 1_000_000},
+    {"prompt_logprobs": -1},
+    {"n": 2},
+    {"n": 100_000},
+    {"best_of": 3},
+    {"logit_bias": {"50256": -100}},
+    {"modalities": ["text", "audio"]},
+    {"audio": {"voice": "x"}},
+    {"prediction": {"type": "content", "content": "x"}},
+    {"reasoning_effort": "high"},
+    {"reasoning": {"effort": "low"}},
+    {"structured_outputs": {"json": ""}},
+    {"structured_outputs": {"json_object": False}},
+    {"guided_choice": []},
+    {"guided_json": {}},
+    {"guided_regex": "(a+)+$"},
+    {"chat_template": "{{ messages }}"},
+    {"chat_template_kwargs": {"enable_thinking": True}},
+    {"continue_final_message": True},
+    {"min_p": 0.1},
+    {"use_beam_search": True},
+    {"bad_words": ["x"]},
+    {"echo": True},
+]
+
+
+@pytest.mark.parametrize("fields", UNSUPPORTED, ids=str)
+def test_chat_names_the_known_field_that_is_not_served(fields: dict[str, Any]) -> None:
+    error = refusal(chat, **fields)
+    assert (error.code, error.param) == ("unsupported_parameter", *fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"echo": True},
+        {"echo": True, "max_tokens": 1},
+        {"suffix": "x"},
+        {"logprobs": 0},
+        {"logprobs": 10**6},
+        {"best_of": 2},
+    ],
+    ids=str,
+)
+def test_completion_names_the_known_field_that_is_not_served(fields: dict[str, Any]) -> None:
+    error = refusal(completion, **fields)
+    assert (error.code, error.param) == ("unsupported_parameter", next(iter(fields)))
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    *[("max_tokens", value, "invalid_value") for value in (0, -1, 2**31, 2**70)],
+    *[("max_tokens", value, "invalid_type") for value in (1.5, "5", True, [], {})],
+    *[("max_completion_tokens", value, "invalid_value") for value in (0, -1)],
+    *[("temperature", value, "invalid_value") for value in (-1, 2.1, 1e9)],
+    *[("temperature", value, "invalid_type") for value in ("1", True, [0])],
+    *[("top_p", value, "invalid_value") for value in (0, -0.1, 1.01)],
+    *[("presence_penalty", value, "invalid_value") for value in (-2.1, 2.1)],
+    *[("frequency_penalty", value, "invalid_value") for value in (-2.1, 2.1)],
+    *[("repetition_penalty", value, "invalid_value") for value in (0, -1, 11)],
+    *[("seed", value, "invalid_value") for value in (2**63, -(2**63) - 1, 2**70)],
+    ("seed", 1.5, "invalid_type"),
+    *[("n", value, "invalid_value") for value in (0, -1)],
+    ("n", "1", "invalid_type"),
+    *[("stop", value, "invalid_value") for value in ("", ["a"] * 5, ["x"] * 10_000, "x" * 1025)],
+    ("stop", 5, "invalid_type"),
+    ("stream", "yes", "invalid_type"),
+    ("stream", 1, "invalid_type"),
+    ("stream_options", {"include_usage": True}, "invalid_value"),
+    ("top_k", -2, "invalid_value"),
+    ("min_tokens", -1, "invalid_value"),
+    ("stop_token_ids", [1] * 65, "invalid_value"),
+    ("model", "", "invalid_value"),
+    ("model", 5, "invalid_type"),
+    ("messages", [], "invalid_value"),
+    ("messages", "hi", "invalid_type"),
+    ("messages", None, "invalid_type"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "code"), WRONG, ids=lambda value: str(value)[:20])
+def test_chat_names_the_field_with_a_wrong_value(field: str, value: Any, code: str) -> None:
+    error = refusal(chat, **{field: value})
+    assert (error.code, error.param) == (code, field)
+    assert len(error.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "param"),
+    [
+        ("stop", ["a", ""], "stop[1]"),
+        ("stop", ["a", 5], "stop[1]"),
+        ("stop_token_ids", [1, -1], "stop_token_ids[1]"),
+    ],
+)
+def test_chat_names_the_item_with_a_wrong_value(field: str, value: Any, param: str) -> None:
+    assert refusal(chat, **{field: value}).param == param
+
+
+@pytest.mark.parametrize(("body", "param"), [({"messages": [USER]}, "model"), ({"model": "m"}, "messages")])
+def test_chat_names_the_missing_field(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        parse_chat(json.dumps(body).encode())
+    assert (refused.value.code, refused.value.param) == ("missing_required_parameter", param)
+
+
+def test_chat_refuses_two_different_limits_and_accepts_two_equal_ones() -> None:
+    assert refusal(chat, max_tokens=5, max_completion_tokens=6).param == "max_tokens"
+    assert chat(max_tokens=5, max_completion_tokens=5).max_tokens == 5
+
+
+# -- messages
+
+
+def test_messages_keep_parts_and_join_them_by_newline() -> None:
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    request = chat(messages=[{"role": "system", "content": parts}, {"role": "user", "content": parts}])
+    assert request.messages is not None
+    assert [(m.role, m.parts, m.text) for m in request.messages] == [
+        ("system", ("one", "two"), "one\ntwo"),
+        ("user", ("one", "two"), "one\ntwo"),
+    ]
+
+
+def test_messages_treat_developer_as_system() -> None:
+    assert chat(messages=[{"role": "developer", "content": "x"}, USER]) == chat(
+        messages=[{"role": "system", "content": "x"}, USER]
+    )
+
+
+@pytest.mark.parametrize("content", [{"content": None}, {}, {"content": ""}, {"content": []}], ids=str)
+def test_messages_accept_an_assistant_call_without_content(content: dict[str, Any]) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": [1'}}
+    request = chat(
+        messages=[
+            USER,
+            {"role": "assistant", **content, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "42"},
+        ]
+    )
+    assert request.messages is not None
+    assert request.messages[1].text == ""
+    assert request.messages[1].tool_calls == (ToolCall(id="c1", name="f", arguments='{"a": [1'),)
+    assert request.messages[2] == ChatMessage(role="tool", parts=("42",), tool_call_id="c1")
+
+
+WRONG_MESSAGES: list[tuple[Any, str]] = [
+    ({"role": "banana", "content": "x"}, "messages[1].role"),
+    ({"role": "function", "content": "x"}, "messages[1].role"),
+    ({"content": "x"}, "messages[1].role"),
+    ({"role": None, "content": "x"}, "messages[1].role"),
+    ("hi", "messages[1]"),
+    ({"role": "user"}, "messages[1].content"),
+    ({"role": "user", "content": None}, "messages[1].content"),
+    ({"role": "user", "content": []}, "messages[1].content"),
+    ({"role": "system", "content": None}, "messages[1].content"),
+    ({"role": "user", "content": 5}, "messages[1].content"),
+    ({"role": "user", "content": {"type": "text", "text": "x"}}, "messages[1].content"),
+    ({"role": "user", "content": ["x"]}, "messages[1].content[0]"),
+    (
+        {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "hologram"}]},
+        "messages[1].content[1].type",
+    ),
+    ({"role": "user", "content": [{"type": "text"}]}, "messages[1].content[0].text"),
+    ({"role": "user", "content": [{"text": "x"}]}, "messages[1].content[0].type"),
+    (
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:4222/"}}]},
+        "messages[1].content[0].type",
+    ),
+    (
+        {"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]},
+        "messages[1].content[0].type",
+    ),
+    (
+        {"role": "user", "content": "x", "tool_calls": [{"id": "1", "function": {"name": "f"}}]},
+        "messages[1].tool_calls",
+    ),
+    ({"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}, "messages[1].tool_calls[0].id"),
+    (
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "[" * 20_000 + "]" * 20_000}}],
+        },
+        "messages[1].tool_calls[0].function.arguments",
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "param"), WRONG_MESSAGES, ids=lambda value: str(value)[:60])
+def test_messages_name_the_place_of_a_fault(message: Any, param: str) -> None:
+    error = refusal(chat, messages=[USER, message])
+    assert error.param == param
+    assert len(error.message) < 400
+
+
+# -- completions
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [("a", "a"), (["a"], "a"), ([1, 2], (1, 2)), ([[1, 2]], (1, 2)), ([7], (7,))],
+)
+def test_completion_takes_one_prompt_in_any_form(prompt: Any, expected: Any) -> None:
+    assert completion(prompt=prompt).prompt == expected
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code"),
+    [
+        ("", "invalid_value"),
+        ([], "invalid_value"),
+        ([""], "invalid_value"),
+        ([[]], "invalid_value"),
+        (["a", "b"], "unsupported_value"),
+        ([[1], [2]], "unsupported_value"),
+        ([1, "a"], "invalid_type"),
+        ([1.5], "invalid_type"),
+        ([True], "invalid_type"),
+        ([None], "invalid_type"),
+        ([[["a"]]], "unsupported_value"),
+        (5, "invalid_type"),
+        (None, "invalid_type"),
+    ],
+)
+def test_completion_refuses_other_prompts(prompt: Any, code: str) -> None:
+    error = refusal(completion, prompt=prompt)
+    assert (error.code, error.param) == (code, "prompt")
+
+
+# -- limits
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (chat(), 90),
+        (chat(max_tokens=90), 90),
+        (chat(max_tokens=5), 5),
+        (completion(), 16),
+        (completion(max_tokens=40), 40),
+    ],
+)
+def test_max_tokens_resolves_against_the_context(request_: GenerationRequest, expected: int) -> None:
+    assert request_.resolve_max_tokens(10, 100) == expected
+
+
+def test_max_tokens_of_a_completion_shrinks_to_the_room_left_when_not_given() -> None:
+    assert completion().resolve_max_tokens(95, 100) == 5
+
+
+@pytest.mark.parametrize(
+    ("request_", "num_prompt_tokens", "param"),
+    [
+        (chat(max_tokens=91), 10, "messages"),
+        (chat(max_tokens=2**31 - 1), 10, "messages"),
+        (chat(), 100, "messages"),
+        (completion(), 100, "prompt"),
+        (completion(), 5000, "prompt"),
+    ],
+)
+def test_max_tokens_refuses_what_does_not_fit(
+    request_: GenerationRequest, num_prompt_tokens: int, param: str
+) -> None:
+    error = refusal(request_.resolve_max_tokens, num_prompt_tokens=num_prompt_tokens, max_model_len=100)
+    assert (error.code, error.param) == ("context_length_exceeded", param)
+
+
+def test_max_tokens_refuses_an_empty_prompt_and_a_minimum_above_it() -> None:
+    assert refusal(chat().resolve_max_tokens, num_prompt_tokens=0, max_model_len=9).code == "invalid_value"
+    greedy = chat(min_tokens=9, max_tokens=8)
+    assert refusal(greedy.resolve_max_tokens, num_prompt_tokens=1, max_model_len=99).param == "min_tokens"

@@ -1,0 +1,115 @@
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sub100_ingress.messages import ChatMessage, ToolCall
+from sub100_ingress.template import ChatTemplate
+from sub100_shared.errors import ClientError
+
+NOW = datetime(2026, 11, 30, 6, 0, tzinfo=UTC)
+CHAT = [ChatMessage(role="system", parts=("Be brief.",)), ChatMessage(role="user", parts=("one", "two"))]
+CALL = ChatMessage(role="assistant", tool_calls=(ToolCall(id="c", name="f", arguments='{"a": "<é>"}'),))
+
+
+def template(directory: Path, source: str) -> ChatTemplate:
+    config = {"chat_template": source, "bos_token": "<s>", "eos_token": {"content": "</s>"}}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    return ChatTemplate(directory, now=lambda: NOW)
+
+
+def render(directory: Path, source: str, messages: list[ChatMessage] | None = None) -> str:
+    return template(directory, source).render(CHAT if messages is None else messages)
+
+
+def test_template_renders_smollm2_as_hugging_face_does(tmp_path: Path) -> None:
+    source = (
+        "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+        "{{ '<|im_start|>system\nYou are helpful<|im_end|>\n' }}{% endif %}"
+        "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    assert render(tmp_path, source) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\none\ntwo<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{ bos_token }}{{ eos_token }}", "<s></s>"),
+        ("  {% if true %}\n  x\n  {% endif %}\ny", "  x\ny"),
+        (
+            "{% for m in messages %}{% if loop.index == 2 %}{% break %}{% endif %}{{ m.role }}{% endfor %}",
+            "system",
+        ),
+        ("{{ strftime_now('%d %b %Y') }}", "30 Nov 2026"),
+        ("{{ {'b': '<é>', 'a': [1]} | tojson }}", '{"b": "<é>", "a": [1]}'),
+        ("{{ tools is none }}{{ documents is none }}", "TrueTrue"),
+        ("{% generation %}{{ messages[1].content }}{% endgeneration %}", "one\ntwo"),
+        ("{{ missing }}|{{ messages[0].content | trim }}", "|Be brief."),
+    ],
+)
+def test_template_has_what_hugging_face_gives_it(tmp_path: Path, source: str, expected: str) -> None:
+    assert render(tmp_path, source) == expected
+
+
+def test_template_gives_tool_calls_parsed_when_the_template_knows_them(tmp_path: Path) -> None:
+    source = (
+        "{% for c in messages[0].tool_calls %}{{ c.function.name }}:{{ c.function.arguments.a }}{% endfor %}"
+    )
+    assert render(tmp_path, source, [CALL]) == "f:<é>"
+
+
+def test_template_gets_tool_calls_as_text_when_it_knows_none(tmp_path: Path) -> None:
+    rendered = render(tmp_path, "{{ messages[0].content }}", [CALL])
+    assert rendered == '<tool_call>\n{"name":"f","arguments":{"a":"<é>"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{{ messages[0].content + 1 }}", "cannot render"),
+        ("{{ messages[9].content.x }}", "cannot render"),
+        ("{{ 1 / 0 }}", "cannot render"),
+        ("{{ ''.__class__.__mro__ }}", "cannot render"),
+        ("{{ messages.append(1) }}", "cannot render"),
+        ("{% for i in range(99999) %}{{ messages[0].content * 100 }}{% endfor %}", "too much"),
+        ("{% for i in range(10 ** 9) %}{% endfor %}", "cannot render"),
+    ],
+)
+def test_template_fails_as_the_clients_error(tmp_path: Path, source: str, message: str) -> None:
+    with pytest.raises(ClientError, match=message) as refused:
+        render(tmp_path, source)
+    assert (refused.value.status, refused.value.param) == (400, "messages")
+
+
+def test_template_file_wins_over_the_config(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text("from the file")
+    assert render(tmp_path, "from the config") == "from the file"
+
+
+def test_template_takes_the_default_of_several(tmp_path: Path) -> None:
+    several = [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": several}))
+    assert ChatTemplate(tmp_path).render(CHAT) == "yes"
+
+
+def test_template_that_is_missing_refuses_chats_only(tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match="no chat template"):
+        ChatTemplate(tmp_path).render(CHAT)
+
+
+@pytest.mark.parametrize("source", ["{% for %}", "{{ x | no_such_filter }}"])
+def test_template_that_does_not_compile_stops_start_up(tmp_path: Path, source: str) -> None:
+    with pytest.raises(ValueError, match="does not compile"):
+        template(tmp_path, source)
+
+
+def test_template_names_a_config_that_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"tokenizer_config\.json"):
+        ChatTemplate(tmp_path)
