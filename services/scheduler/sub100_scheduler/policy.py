@@ -1,0 +1,266 @@
+"""Where a request runs: filter -> score -> pick, without I/O, clock or state of its own.
+
+**Filter**: ready, heard of lately, serves the model, has not failed this request, the context fits, there
+is room in its queue. **Score**: a prefill worker by its predicted time to first token; a decode worker
+by its pressure (batch and KV in use) less a credit for blocks that it need not pull. **Pick**: among
+those about as good as the best, the one with the least in flight; then the better prefix; then chance.
+
+A pair never spans pools. Of several pools the one that overruns the remaining budget least wins, then the
+one under less decode pressure, then the faster.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sub100_proto.placement import Placement, PlaceRequest, Rejected, WorkerRef
+
+from .fleet import WorkerView
+from .predictor import Predictor
+
+NEAR_MS: Final = 1.0
+NEAR_SHARE: Final = 0.05
+NEAR_PRESSURE: Final = 0.01
+MAX_CREDIT: Final = 0.25
+_CREDIT_PER_MS: Final = 0.01
+RETRY_NO_WORKER_S: Final = 5.0
+RETRY_STARTING_S: Final = 2.0
+RETRY_FAILED_S: Final = 1.0
+MIN_RETRY_S: Final = 0.1
+MAX_RETRY_S: Final = 30.0
+
+Chance = Callable[[], float]
+"""Uniform in [0, 1)."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """See SchedulerConfig for the meaning."""
+
+    max_queue_tokens: int
+    max_queue_factor: float
+    decode_alone_tokens: int
+    transfer_ms_per_token: float
+
+
+class _Scored(msgspec.Struct, frozen=True, gc=False):
+    worker: WorkerView
+    score: float
+    cached_tokens: int
+
+
+class _Option(msgspec.Struct, frozen=True):
+    """A way to serve the request within one pool."""
+
+    prefill: _Scored | None
+    decode: _Scored
+    ttft_ms: float
+
+
+class _Field:
+    """The candidates of one pool, and what was left out for want of room."""
+
+    __slots__ = ("decodes", "full_decodes", "full_prefills", "prefills")
+
+    def __init__(self) -> None:
+        self.prefills: list[WorkerView] = []
+        self.decodes: list[WorkerView] = []
+        self.full_prefills: list[WorkerView] = []
+        self.full_decodes: list[WorkerView] = []
+
+
+def place(
+    workers: Sequence[WorkerView],
+    matched: Mapping[str, int],
+    request: PlaceRequest,
+    predictor: Predictor,
+    rules: Rules,
+    *,
+    now_ms: float,
+    placement_id: str,
+    chance: Chance,
+) -> Placement | Rejected:
+    """Decide. ``matched`` holds the leading blocks of the prompt that each worker has (absent: none)."""
+    fields = _filter(workers, request, rules, now_ms)
+    scorer = _Scorer(matched, request, predictor, rules, chance)
+    options = [option for field in fields.values() if (option := scorer.best_of(field)) is not None]
+    if not options:
+        return _reject(workers, fields.values(), request, predictor, rules, now_ms)
+    chosen = options[0] if len(options) == 1 else min(options, key=scorer.rank)
+    prefill, decode = chosen.prefill, chosen.decode
+    return Placement(
+        placement_id=placement_id,
+        decode=_ref(decode.worker),
+        prefill=None if prefill is None else _ref(prefill.worker),
+        cached_tokens_prefill=0 if prefill is None else prefill.cached_tokens,
+        cached_tokens_decode=decode.cached_tokens,
+        predicted_ttft_ms=chosen.ttft_ms,
+    )
+
+
+def num_uncached_tokens(request: PlaceRequest, placement: Placement) -> int:
+    """What the placement puts into the queue of the worker that computes the prompt."""
+    if placement.prefill is not None:
+        return request.num_prompt_tokens - placement.cached_tokens_prefill
+    return request.num_prompt_tokens + request.num_output_tokens - placement.cached_tokens_decode
+
+
+def _filter(
+    workers: Sequence[WorkerView], request: PlaceRequest, rules: Rules, now_ms: float
+) -> dict[str, _Field]:
+    """Candidates by pool."""
+    fields: dict[str, _Field] = {}
+    for worker in workers:
+        beat = worker.heartbeat
+        if not _may_serve(worker, request, now_ms) or not _fits(worker, request):
+            continue
+        field = fields.get(beat.pool)
+        if field is None:
+            field = fields[beat.pool] = _Field()
+        # An idle worker has room for any one prompt, however long.
+        queued = worker.num_queued_tokens
+        is_full = queued > 0 and queued + request.num_prompt_tokens > rules.max_queue_tokens
+        if beat.role == "prefill":
+            (field.full_prefills if is_full else field.prefills).append(worker)
+        else:
+            is_full = is_full or worker.num_requests >= rules.max_queue_factor * beat.max_num_seqs
+            (field.full_decodes if is_full else field.decodes).append(worker)
+    return fields
+
+
+def _may_serve(worker: WorkerView, request: PlaceRequest, now_ms: float) -> bool:
+    beat = worker.heartbeat
+    return (
+        beat.state == "ready"
+        and beat.model == request.model
+        and beat.worker_id not in request.avoid
+        and not worker.has_lapsed(now_ms)
+    )
+
+
+def _fits(worker: WorkerView, request: PlaceRequest) -> bool:
+    """There is room for at least one more token."""
+    return request.num_prompt_tokens + request.num_output_tokens < worker.heartbeat.max_model_len
+
+
+class _Scorer:
+    """Scores the candidates of one request."""
+
+    def __init__(
+        self,
+        matched: Mapping[str, int],
+        request: PlaceRequest,
+        predictor: Predictor,
+        rules: Rules,
+        chance: Chance,
+    ) -> None:
+        self._matched = matched
+        self._request = request
+        self._predictor = predictor
+        self._rules = rules
+        self._chance = chance
+
+    def best_of(self, field: _Field) -> _Option | None:
+        """The pool's best pair; decode alone for a stream that goes on, for a pool without prefill
+        workers, and where the decode worker holds nearly all of the prompt."""
+        if not field.decodes:
+            return None
+        decode = self._pick([self._score_decode(worker) for worker in field.decodes], NEAR_PRESSURE)
+        is_alone = self._request.num_output_tokens > 0 or not (field.prefills or field.full_prefills)
+        if is_alone or self._holds_nearly_all(decode):
+            return _Option(None, decode, self._ttft_ms(decode.worker, decode.cached_tokens))
+        if not field.prefills:
+            return None
+        scored = [self._score_prefill(worker) for worker in field.prefills]
+        nearest = min(candidate.score for candidate in scored)
+        prefill = self._pick(scored, max(NEAR_MS, NEAR_SHARE * nearest))
+        return _Option(prefill, decode, prefill.score)
+
+    def rank(self, option: _Option) -> tuple[float, float, float]:
+        overrun_ms = max(0.0, option.ttft_ms - self._request.budget.remaining_ms)
+        return overrun_ms, option.decode.score, option.ttft_ms
+
+    def _score_prefill(self, worker: WorkerView) -> _Scored:
+        cached = self._cached_tokens(worker)
+        return _Scored(worker, self._ttft_ms(worker, cached), cached)
+
+    def _score_decode(self, worker: WorkerView) -> _Scored:
+        cached = self._cached_tokens(worker)
+        batch = worker.num_requests / max(1, worker.heartbeat.max_num_seqs)
+        saved_ms = cached * self._rules.transfer_ms_per_token
+        credit = min(MAX_CREDIT, _CREDIT_PER_MS * saved_ms)
+        return _Scored(worker, max(batch, worker.load.kv_usage) - credit, cached)
+
+    def _pick(self, scored: Sequence[_Scored], near: float) -> _Scored:
+        if len(scored) == 1:
+            return scored[0]
+        limit = min(candidate.score for candidate in scored) + near
+        return min(
+            (candidate for candidate in scored if candidate.score <= limit),
+            key=lambda candidate: (
+                candidate.worker.num_requests,
+                -candidate.cached_tokens,
+                self._chance(),
+            ),
+        )
+
+    def _holds_nearly_all(self, decode: _Scored) -> bool:
+        """Only a real prefix counts: a short new prompt goes to prefill like any other."""
+        num_left = self._request.num_prompt_tokens - decode.cached_tokens
+        return decode.cached_tokens > 0 and num_left <= self._rules.decode_alone_tokens
+
+    def _cached_tokens(self, worker: WorkerView) -> int:
+        """By the index; the last prompt token is always computed."""
+        num_blocks = self._matched.get(worker.heartbeat.worker_id, 0)
+        return min(num_blocks * worker.heartbeat.block_size, max(0, self._request.num_prompt_tokens - 1))
+
+    def _ttft_ms(self, worker: WorkerView, cached_tokens: int) -> float:
+        beat = worker.heartbeat
+        return self._predictor.ttft_ms(
+            beat.worker_id,
+            num_ahead=worker.num_queued_tokens,
+            num_tokens=self._request.num_prompt_tokens + self._request.num_output_tokens - cached_tokens,
+            max_chunk_tokens=beat.max_chunk_tokens,
+        )
+
+
+def _reject(
+    workers: Sequence[WorkerView],
+    fields: Iterable[_Field],
+    request: PlaceRequest,
+    predictor: Predictor,
+    rules: Rules,
+    now_ms: float,
+) -> Rejected:
+    """Why nobody may take it, the most useful reason first, and when asking again makes sense."""
+    fields = list(fields)
+    full_prefills = [worker for field in fields if field.decodes for worker in field.full_prefills]
+    if full_prefills:
+        excess_ms = min(
+            (worker.num_queued_tokens + request.num_prompt_tokens - rules.max_queue_tokens)
+            * predictor.ms_per_token(worker.worker_id)
+            for worker in full_prefills
+        )
+        return _rejected("queue_full", "every prefill queue is full", excess_ms / 1e3)
+    if any(field.full_decodes for field in fields):
+        return _rejected("queue_full", "every decode worker is full", RETRY_FAILED_S)
+    usable = [worker for worker in workers if _may_serve(worker, request, now_ms)]
+    decodes = [worker for worker in usable if worker.heartbeat.role == "decode"]
+    if decodes and not any(_fits(worker, request) for worker in decodes):
+        longest = max(worker.heartbeat.max_model_len for worker in decodes)
+        return _rejected(
+            "context_length_exceeded", f"the context of {longest} tokens is too short", MIN_RETRY_S
+        )
+    if any(worker.worker_id in request.avoid for worker in workers):
+        return _rejected("no_capacity", "no other worker is left for this request", RETRY_FAILED_S)
+    if any(worker.heartbeat.state == "starting" for worker in workers):
+        return _rejected("no_capacity", "workers are starting", RETRY_STARTING_S)
+    return _rejected("no_capacity", "no worker serves this model", RETRY_NO_WORKER_S)
+
+
+def _rejected(code: str, reason: str, retry_after_s: float) -> Rejected:
+    return Rejected(code=code, reason=reason, retry_after_s=min(MAX_RETRY_S, max(MIN_RETRY_S, retry_after_s)))
+
+
+def _ref(worker: WorkerView) -> WorkerRef:
+    return WorkerRef(worker_id=worker.heartbeat.worker_id, epoch=worker.heartbeat.epoch)

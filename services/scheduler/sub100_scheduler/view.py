@@ -1,0 +1,121 @@
+"""The scheduler's view of its region: fleet, placements in flight, prefix index and predictor, kept together.
+
+One call per kind of message; each keeps the four parts consistent with one another. No I/O.
+"""
+
+from typing import Final
+
+from sub100_proto.fleet import Heartbeat
+from sub100_proto.placement import Placed, Placement, PlaceRequest, Rejected, Settled
+
+from .fleet import Change, Fleet
+from .inflight import InFlight
+from .kv_feed import KvFeed
+from .policy import Chance, Rules, num_uncached_tokens, place
+from .predictor import Predictor
+from .prefix_index import PrefixIndex
+
+STALL_MS: Final = 500.0
+SWEEP_ENTRIES: Final = 5_000
+
+
+class RegionView:
+    """All state that a placement depends on. Time is the caller's, in monotonic milliseconds."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        inflight_ttl_ms: float,
+        max_placements: int,
+        max_index_blocks: int,
+        chance: Chance,
+    ) -> None:
+        self._rules = rules
+        self._chance = chance
+        self._last_tick_ms: float | None = None
+        self.fleet = Fleet()
+        self.inflight = InFlight(ttl_ms=inflight_ttl_ms, limit=max_placements)
+        self.index = PrefixIndex(max_index_blocks)
+        self.feed = KvFeed(self.index)
+        self.predictor = Predictor()
+
+    def place(self, request: PlaceRequest, placement_id: str, now_ms: float) -> Placement | Rejected:
+        """Decide, and count the decision as load at once."""
+        answer = place(
+            self.fleet.workers,
+            self.index.match(request.block_hashes),
+            request,
+            self.predictor,
+            self._rules,
+            now_ms=now_ms,
+            placement_id=placement_id,
+            chance=self._chance,
+        )
+        if isinstance(answer, Placement):
+            worker = answer.decode if answer.prefill is None else answer.prefill
+            self.inflight.add(
+                placement_id,
+                prefill=self.fleet.get(worker.worker_id),
+                decode=self.fleet.get(answer.decode.worker_id),
+                num_tokens=num_uncached_tokens(request, answer),
+                now_ms=now_ms,
+            )
+        return answer
+
+    def on_heartbeat(self, heartbeat: Heartbeat, now_ms: float) -> bool:
+        """True if the fleet's membership or a member's state changed."""
+        before = self.fleet.get(heartbeat.worker_id)
+        state = None if before is None else before.heartbeat.state
+        change = self.fleet.observe(heartbeat, now_ms)
+        if change is Change.JOINED:
+            self.feed.join(heartbeat)
+        elif change is Change.LEFT:
+            self._forget(heartbeat.worker_id)
+        elif change is Change.NONE:
+            self.feed.on_heartbeat(heartbeat)
+            return state != heartbeat.state
+        return change is not Change.IGNORED
+
+    def on_placed(self, placed: Placed, now_ms: float) -> None:
+        """A replica's placement."""
+        self.inflight.add(
+            placed.placement_id,
+            prefill=self.fleet.get(placed.prefill or placed.decode),
+            decode=self.fleet.get(placed.decode),
+            num_tokens=placed.num_uncached_tokens,
+            now_ms=now_ms,
+        )
+
+    def on_settled(self, settled: Settled) -> None:
+        self.inflight.settle(settled.placement_id, settled.phase)
+        if settled.ok and self.fleet.get(settled.worker_id) is not None:
+            self.predictor.observe(
+                settled.worker_id, num_tokens=settled.num_computed_tokens, prefill_ms=settled.prefill_ms
+            )
+
+    def tick(self, now_ms: float) -> list[str]:
+        """Let time pass: silent workers leave (their ids are returned), old placements end.
+
+        After a stall of this process nobody is blamed: heartbeats are still waiting to be read.
+        """
+        stalled = self._last_tick_ms is not None and now_ms - self._last_tick_ms > STALL_MS
+        self._last_tick_ms = now_ms
+        if stalled:
+            self.fleet.excuse(now_ms)
+        gone = self.fleet.lapse(now_ms)
+        for worker_id in gone:
+            self._forget(worker_id)
+        self.inflight.expire(now_ms)
+        self.index.sweep(SWEEP_ENTRIES)
+        return gone
+
+    def summary(self) -> str:
+        """For people: how many workers of each role are ready."""
+        beats = [view.heartbeat for view in self.fleet.workers if view.heartbeat.state == "ready"]
+        num_prefill = sum(beat.role == "prefill" for beat in beats)
+        return f"prefill {num_prefill}, decode {len(beats) - num_prefill}"
+
+    def _forget(self, worker_id: str) -> None:
+        self.feed.leave(worker_id)
+        self.predictor.forget(worker_id)
