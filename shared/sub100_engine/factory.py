@@ -46,7 +46,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 def create_engine(config: EngineConfig, common: Common, role: Role, environ: Mapping[str, str]) -> Engine:
     """Build the chosen engine; raises ConfigError naming what is missing."""
     if config.engine == "sim":
-        return _simulated(config, environ)
+        return _simulated(config, environ, derive(common.secret(), "kv-transfer"))
     try:
         from .vllm.build import build_vllm
     except ImportError as error:
@@ -54,7 +54,7 @@ def create_engine(config: EngineConfig, common: Common, role: Role, environ: Map
     return build_vllm(config, derive(common.secret(), "kv-transfer"), role)
 
 
-def _simulated(config: EngineConfig, environ: Mapping[str, str]) -> Engine:
+def _simulated(config: EngineConfig, environ: Mapping[str, str], secret: bytes) -> Engine:
     """``SUB100_SIM_*`` sets what only the simulation has; the rest is the worker's own configuration."""
     from .sim.config import SimConfig
     from .sim.engine import SimEngine
@@ -72,7 +72,8 @@ def _simulated(config: EngineConfig, environ: Mapping[str, str]) -> Engine:
             max_chunk_tokens=config.max_chunk_tokens,
             kv_host=config.kv_host,
             lease_s=config.lease_s,
-        )
+        ),
+        secret=secret,
     )
 
 

@@ -16,6 +16,7 @@ CONFIG = SimConfig(
     block_size=16,
     num_blocks=512,
     max_model_len=4096,
+    max_num_seqs=32,
     max_chunk_tokens=64,
     answer_min_tokens=20,
 )

@@ -20,7 +20,13 @@ from sub100_proto.sampling import Sampling
 
 Start = Callable[..., Awaitable[SimEngine]]
 
-SMALL: dict[str, Any] = {"vocab_size": 1000, "block_size": 4, "num_blocks": 64, "max_model_len": 200}
+SMALL: dict[str, Any] = {
+    "vocab_size": 1000,
+    "block_size": 4,
+    "num_blocks": 64,
+    "max_model_len": 200,
+    "max_num_seqs": 16,
+}
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Which token comes next, without a model: a pure function of prompt, seed and output position.
 
 Equal prompts sampled greedily, or with equal seeds, have equal answers, and an answer that is taken up
-again at position k goes on exactly as it would have. Only temperature without a seed varies.
+again at position k goes on exactly as it would have. Only temperature without a seed varies; then an
+answer that is taken up again goes on with the sentence that its tokens come from.
 """
 
 import secrets
@@ -14,9 +15,6 @@ import msgspec
 
 from sub100_engine.api import EngineStartError, Work
 from sub100_proto import tokens
-
-TAIL_TOKENS: Final = 64
-"""How much of the prompt's end decides the answer."""
 
 _TEXT: Final = (
     "The nearest region answers first, and the rest of the fleet never hears of it.",
@@ -38,8 +36,11 @@ class Answer(msgspec.Struct, frozen=True):
     start: int = 0
 
     def token(self, position: int) -> int:
-        """The token at an output position; also behind the end, for ``ignore_eos``."""
-        return self.ids[(self.start + position) % len(self.ids)]
+        """The token at an output position; also behind the end, for ``ignore_eos``. 0 if there is none."""
+        return self.ids[(self.start + position) % len(self.ids)] if self.ids else 0
+
+    def begins_with(self, output: Sequence[int]) -> bool:
+        return all(self.token(position) == token for position, token in enumerate(output))
 
 
 class AnswerSource(Protocol):
@@ -70,8 +71,12 @@ class CannedAnswers:
 
     def open(self, work: Work) -> Answer:
         draw = int.from_bytes(_digest(work), "little")
-        draw, start = divmod(draw, len(self._starts))
-        return Answer(self._ids, self._min + draw % self._span, self._starts[start])
+        draw, index = divmod(draw, len(self._starts))
+        drawn = Answer(self._ids, self._min + draw % self._span, self._starts[index])
+        if not work.output or not _is_free(work):
+            return drawn
+        others = (Answer(self._ids, drawn.length, start) for start in self._starts)
+        return next((answer for answer in others if answer.begins_with(work.output)), drawn)
 
 
 class ScriptedAnswers:
@@ -110,9 +115,14 @@ def readable(tokenizer: str, answer_file: str, min_tokens: int, max_tokens: int)
     return CannedAnswers([ids for ids in sentences if ids], encoder.get_vocab_size(), min_tokens, max_tokens)
 
 
+def _is_free(work: Work) -> bool:
+    return work.sampling.temperature > 0 and work.sampling.seed is None
+
+
 def _digest(work: Work) -> bytes:
-    hasher = blake2b(tokens.pack(work.prompt[-TAIL_TOKENS:]), digest_size=8, person=b"sub100.sim")
-    if work.sampling.temperature > 0:
-        seed = work.sampling.seed
-        hasher.update(secrets.token_bytes(8) if seed is None else seed.to_bytes(9, "little", signed=True))
+    hasher = blake2b(tokens.pack(work.prompt), digest_size=8, person=b"sub100.sim")
+    if _is_free(work):
+        hasher.update(secrets.token_bytes(8))
+    elif work.sampling.temperature > 0 and work.sampling.seed is not None:
+        hasher.update(work.sampling.seed.to_bytes(9, "little", signed=True))
     return hasher.digest()

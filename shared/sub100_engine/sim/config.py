@@ -50,6 +50,11 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"{self.num_blocks} blocks of {self.block_size} tokens cannot hold one sequence of"
                 f" max_model_len {self.max_model_len}"
             )
+        if self.max_num_seqs > self.max_chunk_tokens:
+            return (
+                f"max_num_seqs {self.max_num_seqs} is above max_chunk_tokens {self.max_chunk_tokens}:"
+                " some decodes would never be scheduled"
+            )
         if self.answer_min_tokens > self.answer_max_tokens:
             return f"answer_min_tokens {self.answer_min_tokens} is above {self.answer_max_tokens}"
         return ""

@@ -32,17 +32,20 @@ _log = logging.getLogger(__name__)
 
 
 class SimEngine:
-    """``answers`` and ``faults`` default to what the configuration says."""
+    """``secret`` is common to engines that hand KV to each other. ``answers`` and ``faults`` default to what
+    the configuration says."""
 
     def __init__(
         self,
         config: SimConfig,
         *,
+        secret: bytes = b"",
         clock: Clock | None = None,
         answers: AnswerSource | None = None,
         faults: Faults | None = None,
     ) -> None:
         self._config = config
+        self._secret = secret
         self._clock = clock or MonotonicClock()
         self._answers = answers
         self.faults = faults or Faults(
@@ -53,7 +56,7 @@ class SimEngine:
         self._pool = BlockPool(config.num_blocks)
         self._batch = Batch(self._pool, config.block_size, config.max_num_seqs, config.max_chunk_tokens)
         self._leases = LeaseBook(self._pool, config.lease_s)
-        self._server = KvServer(self._leases, config.layout, self._on_pulled, self.faults)
+        self._server = KvServer(self._leases, config.layout, secret, self._on_pulled, self.faults)
         self._timing = TimingModel()
         self._sequences: dict[str, Sequence] = {}
         self._refused: dict[str, asyncio.Handle] = {}
@@ -128,11 +131,13 @@ class SimEngine:
         return not self._sequences and not len(self._leases)
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        self._is_dead = True
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for sequence in list(self._sequences.values()):
-            self._end(sequence)
+            self._fail(sequence, "worker_lost", "the engine was stopped")
         await self._server.stop()
 
     # -- submitting and ending
@@ -160,17 +165,16 @@ class SimEngine:
     def _refusal(self, work: Work) -> Output | None:
         """Why the engine will not even try; None if it will."""
         assert self._answers is not None
-        num_tokens = len(work.prompt) + len(work.output)
+        known = [*work.prompt, *work.output]
         if self._is_dead:
-            return _error(work, "worker_lost", "the engine core is dead")
+            return _error(work, "worker_lost", "the engine is dead or stopped")
         if work.attempt in self._sequences:
             return _error(work, "engine_error", "the attempt runs already")
         if not work.prompt or work.sampling.max_tokens <= len(work.output):
             return _error(work, "invalid_value", "nothing to compute")
-        if num_tokens >= self._config.max_model_len:
-            return _error(work, "context_length_exceeded", f"{num_tokens} tokens")
-        vocabulary = self._answers.vocab_size
-        if not all(0 <= token < vocabulary for tokens in (work.prompt, work.output) for token in tokens):
+        if len(known) >= self._config.max_model_len:
+            return _error(work, "context_length_exceeded", f"{len(known)} tokens")
+        if min(known) < 0 or max(known) >= self._answers.vocab_size:
             return _error(work, "invalid_value", "a token id outside the vocabulary")
         return None
 
@@ -234,10 +238,9 @@ class SimEngine:
         if 0 <= self.faults.fail_after_tokens <= position - len(sequence.work.output):
             self._fail(sequence, "engine_error", "told to fail")
             return
+        is_over = position >= sequence.answer.length and not sampling.ignore_eos
         token = sequence.answer.token(position)
-        may_stop = position >= sampling.min_tokens
-        at_end = position >= sequence.answer.length and not sampling.ignore_eos
-        if may_stop and (at_end or token in sampling.stop_token_ids):
+        if position >= sampling.min_tokens and (is_over or token in sampling.stop_token_ids):
             self._tell(sequence, [], "stop")
             return
         sequence.tokens.append(token)
@@ -337,7 +340,7 @@ class SimEngine:
         try:
             expected = kv_payload(work.prompt, self._config.block_size, work.salt)
             timeout_s = min(self._config.pull_timeout_s, work.kv.lease_s)
-            await pull(work.kv, self._config.layout, expected, len(work.prompt), timeout_s)
+            await pull(work.kv, self._config.layout, self._secret, expected, len(work.prompt), timeout_s)
         except KvUnavailable as gone:
             if not sequence.is_done:
                 self._pulls.pop(work.attempt, None)

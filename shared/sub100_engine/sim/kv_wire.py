@@ -2,20 +2,24 @@
 
 ::
 
-    consumer  PullRequest(key, layout)  ->  producer
+    consumer  PullRequest(key, layout, proof)  ->  producer
     consumer  <-  PullReply(payload) or PullReply(code)
     consumer  one byte: checked and stored  ->  producer frees the blocks
 
-A consumer that leaves or stalls before the last byte costs the producer nothing but the lease. The
-payload is small (32 bytes a block) but it is a function of all tokens and the salt, so a consumer knows
-whether it holds the KV of exactly its prompt.
+``proof`` is the HMAC of the key under the deployment's secret: a handle alone, read off the bus, opens
+nothing. A consumer that leaves or stalls before the last byte costs the producer nothing but the lease;
+one that asks for nothing is hung up on after REQUEST_TIMEOUT_S.
+
+The payload is small (32 bytes a block) but it is a function of all tokens and the salt, so a consumer
+knows whether it holds the KV of exactly its prompt.
 """
 
 import asyncio
 import contextlib
+import hmac
 import struct
 from collections.abc import Callable
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Final
 
 import msgspec
@@ -26,7 +30,9 @@ from sub100_proto.kv import KvHandle
 from .faults import Faults
 from .leases import LeaseBook
 
-MAX_FRAME: Final = 64 * 2**20
+MAX_REQUEST: Final = 1024
+MAX_REPLY: Final = 64 * 2**20
+REQUEST_TIMEOUT_S: Final = 5.0
 _ACK: Final = b"\x01"
 _LENGTH: Final = struct.Struct("<I")
 
@@ -43,6 +49,7 @@ class KvUnavailable(Exception):
 class PullRequest(msgspec.Struct, frozen=True):
     key: str
     layout: str
+    proof: bytes
 
 
 class PullReply(msgspec.Struct, frozen=True):
@@ -70,14 +77,25 @@ def kv_payload(prompt: list[int], block_size: int, salt: str) -> bytes:
     return b"".join(parts)
 
 
+def prove(secret: bytes, key: str) -> bytes:
+    """Shows that who asks for ``key`` belongs to the deployment."""
+    return hmac.new(secret, key.encode(), sha256).digest()
+
+
 class KvListener:
     """Serves the leases of one engine; ``on_pulled(key)`` is called when a consumer has confirmed."""
 
     def __init__(
-        self, book: LeaseBook, layout: str, on_pulled: Callable[[str], None], faults: Faults
+        self,
+        book: LeaseBook,
+        layout: str,
+        secret: bytes,
+        on_pulled: Callable[[str], None],
+        faults: Faults,
     ) -> None:
         self._book = book
         self._layout = layout
+        self._secret = secret
         self._on_pulled = on_pulled
         self._faults = faults
         self._server: asyncio.Server | None = None
@@ -109,7 +127,8 @@ class KvListener:
         assert task is not None
         self._pulls[task] = ""
         try:
-            request = _decode_request(await _receive(reader))
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                request = _decode_request(await _receive(reader, MAX_REQUEST))
             self._pulls[task] = request.key
             reply = self._answer(request)
             if self._faults.stall_kv:
@@ -128,6 +147,8 @@ class KvListener:
             writer.close()
 
     def _answer(self, request: PullRequest) -> PullReply:
+        if not hmac.compare_digest(request.proof, prove(self._secret, request.key)):
+            return PullReply("kv_load_failed", "the proof is wrong: another deployment's secret")
         lease = self._book.find(request.key)
         if lease is None:
             return PullReply("kv_expired", f"the KV is gone: {self._book.why_gone(request.key)}")
@@ -137,16 +158,22 @@ class KvListener:
         return PullReply(num_tokens=lease.num_tokens, payload=payload)
 
 
-async def pull(handle: KvHandle, layout: str, expected: bytes, num_tokens: int, timeout_s: float) -> None:
-    """Fetch the KV of a prompt and confirm it; raises KvUnavailable, never returns another's KV."""
+async def pull(
+    handle: KvHandle, layout: str, secret: bytes, expected: bytes, num_tokens: int, timeout_s: float
+) -> None:
+    """Fetch the KV of a prompt and confirm it; raises KvUnavailable, never returns another's KV.
+
+    ``timeout_s`` bounds all of it, the connection included.
+    """
     if handle.connector != "sim" or handle.layout != layout:
         raise KvUnavailable("kv_load_failed", f"{handle.connector} KV of layout {handle.layout}")
     if handle.num_tokens != num_tokens:
         raise KvUnavailable("kv_load_failed", f"KV of {handle.num_tokens} tokens for {num_tokens}")
     host, _, port = handle.endpoint.rpartition(":")
+    request = PullRequest(handle.key, layout, prove(secret, handle.key))
     try:
         async with asyncio.timeout(timeout_s):
-            await _fetch(host, int(port), PullRequest(handle.key, layout), expected, num_tokens)
+            await _fetch(host, int(port), request, expected, num_tokens)
     except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:  # TimeoutError is an OSError
         raise KvUnavailable("kv_load_failed", str(error) or type(error).__name__) from error
 
@@ -155,7 +182,7 @@ async def _fetch(host: str, port: int, request: PullRequest, expected: bytes, nu
     reader, writer = await asyncio.open_connection(host, port)
     try:
         _send(writer, _encode(request))
-        reply = _decode_reply(await _receive(reader))
+        reply = _decode_reply(await _receive(reader, MAX_REPLY))
         if reply.code:
             raise KvUnavailable(reply.code, reply.reason)
         if reply.num_tokens != num_tokens or reply.payload != expected:
@@ -172,8 +199,8 @@ def _send(writer: asyncio.StreamWriter, frame: bytes) -> None:
     writer.write(_LENGTH.pack(len(frame)) + frame)
 
 
-async def _receive(reader: asyncio.StreamReader) -> bytes:
+async def _receive(reader: asyncio.StreamReader, limit: int) -> bytes:
     (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    if length > MAX_FRAME:
+    if length > limit:
         raise ValueError(f"frame of {length} bytes")
     return await reader.readexactly(length)
