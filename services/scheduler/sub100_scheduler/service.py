@@ -98,6 +98,7 @@ class Placer:
             span.set_attributes(
                 {
                     semconv.REQUEST_ID: request.request_id,
+                    semconv.HOP: semconv.HOP_SCHEDULE,
                     semconv.WORKER: worker.worker_id,
                     semconv.CACHED_TOKENS: num_cached,
                     semconv.PREDICTED_TTFT_MS: round(answer.predicted_ttft_ms, 3),
