@@ -1,6 +1,8 @@
 import json
 from typing import Any
 
+import httpx
+import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,3 +141,51 @@ def test_error_body_has_openai_shape(error: Sub100Error, kind: str) -> None:
     }
     assert json.loads(error_body(error, "req-1")) == expected
     assert event(chunks.error_event(error, "req-1")) == expected
+
+
+def client(sse: bytes) -> openai.OpenAI:
+    """The official client, fed with these bytes instead of a connection."""
+
+    def respond(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=sse)
+
+    http: Any = httpx.Client(transport=httpx.MockTransport(respond))
+    return openai.OpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=0)
+
+
+def test_openai_client_reads_a_stream_with_keep_alives_and_usage() -> None:
+    w = writer(ChatChunks, include_usage=True)
+    sse = b"".join(
+        [
+            chunks.KEEP_ALIVE,
+            w.role(),
+            w.delta("a\n"),
+            chunks.KEEP_ALIVE,
+            w.delta("🙂"),
+            w.final("stop"),
+            w.usage(USAGE),
+            chunks.DONE,
+        ]
+    )
+    read = list(
+        client(sse).chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "x"}], stream=True
+        )
+    )
+    choices = [chunk.choices[0] for chunk in read if chunk.choices]
+    assert "".join(choice.delta.content or "" for choice in choices) == "a\n🙂"
+    assert [choice.finish_reason for choice in choices] == [None, None, None, "stop"]
+    assert not any(choice.delta.tool_calls for choice in choices)
+    assert read[-1].usage is not None
+    assert read[-1].usage.total_tokens == 10
+
+
+def test_openai_client_raises_at_an_error_inside_a_stream() -> None:
+    w = writer(ChatChunks)
+    sse = w.role() + w.delta("a") + chunks.error_event(Evicted("worker_lost", "the worker was lost"), "req-1")
+    stream = client(sse).chat.completions.create(
+        model="m", messages=[{"role": "user", "content": "x"}], stream=True
+    )
+    with pytest.raises(openai.APIError, match="the worker was lost") as raised:
+        list(stream)
+    assert raised.value.code == "worker_lost"

@@ -180,34 +180,33 @@ def test_completion_names_the_known_field_that_is_not_served(fields: dict[str, A
     assert (error.code, error.param) == ("unsupported_parameter", next(iter(fields)))
 
 
-WRONG: list[tuple[str, Any, str]] = [
-    *[("max_tokens", value, "invalid_value") for value in (0, -1, 2**31, 2**70)],
-    *[("max_tokens", value, "invalid_type") for value in (1.5, "5", True, [], {})],
-    *[("max_completion_tokens", value, "invalid_value") for value in (0, -1)],
-    *[("temperature", value, "invalid_value") for value in (-1, 2.1, 1e9)],
-    *[("temperature", value, "invalid_type") for value in ("1", True, [0])],
-    *[("top_p", value, "invalid_value") for value in (0, -0.1, 1.01)],
-    *[("presence_penalty", value, "invalid_value") for value in (-2.1, 2.1)],
-    *[("frequency_penalty", value, "invalid_value") for value in (-2.1, 2.1)],
-    *[("repetition_penalty", value, "invalid_value") for value in (0, -1, 11)],
-    *[("seed", value, "invalid_value") for value in (2**63, -(2**63) - 1, 2**70)],
-    ("seed", 1.5, "invalid_type"),
-    *[("n", value, "invalid_value") for value in (0, -1)],
-    ("n", "1", "invalid_type"),
-    *[("stop", value, "invalid_value") for value in ("", ["a"] * 5, ["x"] * 10_000, "x" * 1025)],
-    ("stop", 5, "invalid_type"),
-    ("stream", "yes", "invalid_type"),
-    ("stream", 1, "invalid_type"),
-    ("stream_options", {"include_usage": True}, "invalid_value"),
-    ("top_k", -2, "invalid_value"),
-    ("min_tokens", -1, "invalid_value"),
-    ("stop_token_ids", [1] * 65, "invalid_value"),
-    ("model", "", "invalid_value"),
-    ("model", 5, "invalid_type"),
-    ("messages", [], "invalid_value"),
-    ("messages", "hi", "invalid_type"),
-    ("messages", None, "invalid_type"),
-]
+WRONG_VALUES: dict[tuple[str, str], list[Any]] = {
+    ("max_tokens", "invalid_value"): [0, -1, 2**31, 2**70],
+    ("max_tokens", "invalid_type"): [1.5, "5", True, [], {}],
+    ("max_completion_tokens", "invalid_value"): [0, -1],
+    ("temperature", "invalid_value"): [-1, 2.1, 1e9],
+    ("temperature", "invalid_type"): ["1", True, [0]],
+    ("top_p", "invalid_value"): [0, -0.1, 1.01],
+    ("presence_penalty", "invalid_value"): [-2.1, 2.1],
+    ("frequency_penalty", "invalid_value"): [-2.1, 2.1],
+    ("repetition_penalty", "invalid_value"): [0, -1, 11],
+    ("seed", "invalid_value"): [2**63, -(2**63) - 1, 2**70],
+    ("seed", "invalid_type"): [1.5],
+    ("n", "invalid_value"): [0, -1],
+    ("n", "invalid_type"): ["1"],
+    ("stop", "invalid_value"): ["", ["a"] * 5, ["x"] * 10_000, "x" * 1025],
+    ("stop", "invalid_type"): [5],
+    ("stream", "invalid_type"): ["yes", 1],
+    ("stream_options", "invalid_value"): [{"include_usage": True}],
+    ("top_k", "invalid_value"): [-2],
+    ("min_tokens", "invalid_value"): [-1],
+    ("stop_token_ids", "invalid_value"): [[1] * 65],
+    ("model", "invalid_value"): [""],
+    ("model", "invalid_type"): [5],
+    ("messages", "invalid_value"): [[]],
+    ("messages", "invalid_type"): ["hi", None],
+}
+WRONG = [(field, value, code) for (field, code), values in WRONG_VALUES.items() for value in values]
 
 
 @pytest.mark.parametrize(("field", "value", "code"), WRONG, ids=lambda value: str(value)[:20])

@@ -34,6 +34,12 @@ def tokenizer(request: pytest.FixtureRequest) -> ModelTokenizer:
     return chosen
 
 
+def token_id(tokenizer: ModelTokenizer, token: str) -> int:
+    found = tokenizer.backend.token_to_id(token)
+    assert found is not None
+    return found
+
+
 def split(ids: list[int], cuts: list[int]) -> list[list[int]]:
     borders = [0, *sorted({cut % (len(ids) + 1) for cut in cuts}), len(ids)]
     return [ids[start:end] for start, end in pairwise(borders)]
@@ -180,17 +186,14 @@ def test_detokenizer_skips_special_tokens_and_unknown_ids(byte_level: ModelToken
 
 
 def test_detokenizer_keeps_text_of_added_tokens_that_are_not_special(byte_level: ModelTokenizer) -> None:
-    added = byte_level.backend.token_to_id("<tool>你")
+    added = token_id(byte_level, "<tool>你")
     assert "".join(decode(byte_level, [[added]])) == "<tool>你"
 
 
 def test_detokenizer_does_not_hold_text_back_behind_invalid_bytes(tokenizer: ModelTokenizer) -> None:
     """0x80 starts no character: whatever follows it must come out within the bound."""
-    name = "<0x80>" if tokenizer.token_bytes is None else "Ģ"
-    assert (
-        tokenizer.token_bytes is None or tokenizer.token_bytes[tokenizer.backend.token_to_id(name)] == b"\x80"
-    )
-    invalid = tokenizer.backend.token_to_id(name)
+    invalid = token_id(tokenizer, "<0x80>" if tokenizer.token_bytes is None else "Ģ")
+    assert tokenizer.token_bytes is None or tokenizer.token_bytes[invalid] == b"\x80"
     detokenizer = Detokenizer(tokenizer)
     emitted = "".join(detokenizer.push([invalid]) for _ in range(10 * MAX_HELD_TOKENS))
     assert len(emitted) >= 9 * MAX_HELD_TOKENS
