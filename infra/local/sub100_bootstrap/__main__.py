@@ -1,0 +1,54 @@
+"""``python -m sub100_bootstrap [--engine] COMMAND ...``: make the environments, then become COMMAND.
+
+COMMAND runs with the control environment first on PATH, and learns of the interpreters through
+``SUB100_CONTROL_PYTHON`` and ``SUB100_ENGINE_PYTHON``. Without a COMMAND the environments are made only.
+"""
+
+import os
+import sys
+
+from . import environment, recipes
+from .failure import Failure
+from .places import ROOT, cache_directory, python_path
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"[setup] {text}\n")
+    sys.stderr.flush()
+
+
+def main(arguments: list[str]) -> int:
+    wants_engine = arguments[:1] == ["--engine"]
+    command = arguments[1:] if wants_engine else arguments
+    try:
+        cache = cache_directory()
+        cache.mkdir(parents=True, exist_ok=True)
+        control = environment.ensure(recipes.CONTROL, cache, say)
+        variables = {
+            "PATH": f"{control.python.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+            "PYTHONPATH": python_path(),
+            "SUB100_CONTROL_PYTHON": str(control.python),
+            "SUB100_REDISEARCH": str(control.directory / recipes.REDISEARCH),
+        }
+        if wants_engine:
+            engine = environment.ensure(recipes.ENGINE, cache, say)
+            variables["SUB100_ENGINE_PYTHON"] = str(engine.python)
+    except Failure as failure:
+        say(f"error: {failure}")
+        return 1
+    except OSError as error:
+        say(f"error: {error.filename or cache_directory()}: {error.strerror}")
+        return 1
+    if not command:
+        return 0
+    os.chdir(ROOT)
+    os.environ.update(variables)
+    os.execvp(command[0], command)  # noqa: S606 - the command is the Makefile's own
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        say("interrupted; an unfinished install is made anew next time")
+        sys.exit(130)
