@@ -1,0 +1,54 @@
+"""Whether the store may be asked: a dead one must cost nothing, a slow one little.
+
+::
+
+    closed --(a failed connection, or MAX_SLOW late answers in a row)--> open --(a probe answers)--> closed
+
+Only a prober calls while it is open, so no request ever pays for finding out that the store is back.
+"""
+
+import asyncio
+from typing import Final
+
+MAX_SLOW: Final = 5
+
+
+class Breaker:
+    """Starts open: nothing is known until the first probe."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.reason = "not connected yet"
+        self._num_slow = 0
+        self._changed = asyncio.Event()
+        self._changed.set()
+
+    def answered(self) -> None:
+        """A call was answered in time. Does not close: late news of an old connection proves nothing."""
+        self._num_slow = 0
+
+    def was_slow(self) -> None:
+        """A call was not answered within its allotment."""
+        self._num_slow += 1
+        if self._num_slow >= MAX_SLOW:
+            self.failed("slow")
+
+    def failed(self, reason: str) -> None:
+        """A call showed that the store cannot be used."""
+        if not self.is_open:
+            self.is_open = True
+            self.reason = reason
+            self._changed.set()
+
+    def probed(self, reason: str) -> None:
+        """A probe ended: well if ``reason`` is empty."""
+        is_open = bool(reason)
+        if (is_open, reason) != (self.is_open, self.reason):
+            self.is_open, self.reason = is_open, reason
+            self._changed.set()
+        self._num_slow = 0
+
+    async def wait_changed(self) -> None:
+        """Wait for a change of state or reason since the last call; returns at once the first time."""
+        await self._changed.wait()
+        self._changed.clear()
