@@ -141,7 +141,7 @@ class Rig(msgspec.Struct):
 
 def _around_a_block(rig: Rig) -> list[int]:
     size = rig.prefill_info.block_size
-    return [1, 2, size - 1, size, size + 1, 3 * size + 5]
+    return [1, 2, size - 1, size, size + 1, 3 * size + 5, 500]
 
 
 class EngineBehaviour:
@@ -182,6 +182,18 @@ class EngineBehaviour:
         _, kv = await rig.handed_over(prompt)
         rest = await rig.decoded(rig.work(prompt, output=answer[:5], kv=kv, ignore_eos=True))
         assert rest.ids == answer[5:]
+
+    async def test_handover_with_warm_caches_gives_the_same_answer_and_frees_all(self, rig: Rig) -> None:
+        prompt = rig.prompt(2 * rig.prefill_info.block_size + 9)
+        answers: list[list[int]] = []
+        for _ in range(3):
+            first, kv = await rig.handed_over(prompt)
+            rest = await rig.decoded(rig.work(prompt, output=[first], kv=kv))
+            assert rest.last.error == "", rest.last
+            answers.append([first, *rest.ids])
+        assert answers == [await rig.expected(prompt)] * 3
+        await rig.idle(rig.prefill)
+        await rig.idle(rig.decode)
 
     async def test_handover_keeps_the_seed(self, rig: Rig) -> None:
         for seed in (1, 2, 3):
@@ -250,6 +262,13 @@ class EngineBehaviour:
         answer = await rig.expected(prompt)
         told = await rig.prefilled(rig.work(prompt, stop_token_ids=[answer[0]]))
         assert (told.ids, told.last.finish_reason, told.last.kv) == ([], "stop", None)
+
+    async def test_min_tokens_outlast_a_stop_token(self, rig: Rig) -> None:
+        prompt = rig.prompt(33)
+        stop = (await rig.expected(prompt, ignore_eos=True))[0]
+        told = await rig.decoded(rig.work(prompt, stop_token_ids=[stop], min_tokens=3, ignore_eos=True))
+        assert 3 <= len(told.ids) <= 12
+        assert told.last.finish_reason in {"stop", "length"}
 
     async def test_outputs_end_once_and_only_the_first_carries_durations(self, rig: Rig) -> None:
         told = await rig.decoded(rig.work(rig.prompt(20), ignore_eos=True))
@@ -343,6 +362,18 @@ class EngineBehaviour:
         await rig.idle(rig.decode)
         assert len(recorder.outputs) == num_told
         assert not recorder.is_over
+
+    async def test_abort_before_the_pull_is_silent_and_the_kv_can_still_be_released(self, rig: Rig) -> None:
+        await rig.idle(rig.decode)
+        prompt = rig.prompt(40)
+        first, kv = await rig.handed_over(prompt)
+        recorder = Recorder(rig.work(prompt, output=[first], kv=kv))
+        rig.decode.decode(recorder.work, recorder)
+        rig.decode.abort(recorder.work.attempt)
+        await rig.idle(rig.decode)
+        rig.prefill.release(kv)
+        await rig.idle(rig.prefill)
+        assert recorder.outputs == []
 
     async def test_abort_of_a_finished_prefill_leaves_its_kv(self, rig: Rig) -> None:
         prompt = rig.prompt(40)

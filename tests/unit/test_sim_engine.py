@@ -220,6 +220,70 @@ async def test_sim_pull_fails_when_the_producer_sends_wrong_bytes_or_none(
     assert prefill.load().kv_usage > 0
 
 
+async def test_sim_goes_on_with_others_while_a_pull_stalls(start: Start, clock: VirtualClock) -> None:
+    prefill, decode = await start(faults=Faults(stall_kv=True)), await start(pull_timeout_s=20.0)
+    sink, stalled, neighbour = Timed(clock), Timed(clock), Timed(clock)
+    prefill.prefill(work("a", 10), sink)
+    await clock.advance(1)
+    job = work("a", 10)
+    decode.decode(
+        Work(
+            attempt="stalled",
+            prompt=job.prompt,
+            sampling=job.sampling,
+            output=sink.ids,
+            kv=sink.outputs[0].kv,
+        ),
+        stalled,
+    )
+    decode.decode(work("b", 8, max_tokens=10), neighbour)
+    async with asyncio.timeout(5):
+        await neighbour.over()
+    assert len(neighbour.ids) == 10
+    assert stalled.outputs == []
+    decode.abort("stalled")
+    assert decode.load().kv_usage == 0
+
+
+async def test_sim_makes_one_token_a_step_and_yields_between_steps(start: Start, clock: VirtualClock) -> None:
+    engine = await start(timing="zero")
+    sink = Timed(clock)
+    engine.decode(work("a", 8, max_tokens=16), sink)
+    num_told: list[int] = []
+    async with asyncio.timeout(5):
+        while len(sink.outputs) < 16:
+            await asyncio.sleep(0)
+            num_told.append(len(sink.outputs))
+    assert [len(output.token_ids) for output in sink.outputs] == [1] * 16
+    assert engine.load().step == 16
+    assert set(num_told) >= set(range(1, 17))
+
+
+async def test_sim_prefill_ends_without_token_or_kv_when_eos_comes_first(
+    start: Start, clock: VirtualClock
+) -> None:
+    engine = await start(answers=ScriptedAnswers(lambda _: [], arbitrary(1000, 8, 64)))
+    sink = Timed(clock)
+    engine.prefill(work("a", 8, ignore_eos=False), sink)
+    await clock.run(sink.over())
+    (told,) = sink.outputs
+    assert (told.token_ids, told.finish_reason, told.kv) == ([], "stop", None)
+    assert engine.load().kv_usage == 0
+
+
+async def test_sim_stop_ends_what_runs_and_refuses_what_comes(start: Start, clock: VirtualClock) -> None:
+    engine = await start(timing="smollm2-cpu")
+    running, late = Timed(clock), Timed(clock)
+    engine.decode(work("a", 8, max_tokens=100), running)
+    await clock.advance(1)
+    await engine.stop()
+    engine.decode(work("b", 8), late)
+    await late.over()
+    for sink in (running, late):
+        assert [output.error for output in sink.outputs if output.is_last] == ["worker_lost"]
+    assert engine.load().kv_usage == 0
+
+
 async def test_sim_tells_everyone_and_the_listener_when_its_core_dies(
     start: Start, clock: VirtualClock
 ) -> None:
