@@ -220,6 +220,25 @@ async def test_sim_pull_fails_when_the_producer_sends_wrong_bytes_or_none(
     assert prefill.load().kv_usage > 0
 
 
+async def test_sim_decode_with_kv_and_no_output_gives_the_whole_answer(
+    start: Start, clock: VirtualClock
+) -> None:
+    prefill, decode = await start(), await start()
+    for num_prompt in (1, 3, 4, 5):  # around a block
+        job = work(f"p{num_prompt}", num_prompt, max_tokens=6)
+        sink, told = Timed(clock), Timed(clock)
+        prefill.prefill(job, sink)
+        await clock.run(sink.over())
+        kv = sink.outputs[0].kv
+        decode.decode(Work(attempt="d", prompt=job.prompt, sampling=job.sampling, kv=kv), told)
+        async with asyncio.timeout(5):
+            await told.over()
+        assert told.outputs[0].transferred_tokens == num_prompt
+        assert told.ids[0] == sink.ids[0]
+        assert len(told.ids) == 6
+    assert decode.load().kv_usage == 0
+
+
 async def test_sim_goes_on_with_others_while_a_pull_stalls(start: Start, clock: VirtualClock) -> None:
     prefill, decode = await start(faults=Faults(stall_kv=True)), await start(pull_timeout_s=20.0)
     sink, stalled, neighbour = Timed(clock), Timed(clock), Timed(clock)
