@@ -1,16 +1,26 @@
 """``python -m sub100_cache``."""
 
 import os
+import time
 
-from sub100_shared import config, lifecycle
+from sub100_shared import lifecycle
 from sub100_shared.clock import monotonic_ms
+from sub100_shared.config import ConfigError, load
 
 from .config import CacheConfig
-from .service import CacheService, build
+from .service import CacheService
+from .store import open_store
 
 
 async def create(runtime: lifecycle.Runtime) -> CacheService:
-    return build(runtime, config.load(CacheConfig, "SUB100_CACHE_", os.environ), monotonic_ms)
+    config = load(CacheConfig, "SUB100_CACHE_", os.environ)
+    try:
+        store = open_store(
+            runtime.common.redis_url, max_connections=config.max_connections, wall_clock=time.time
+        )
+    except ValueError as error:
+        raise ConfigError(f"SUB100_REDIS_URL: {error}") from error
+    return CacheService(runtime, config, store, monotonic_ms)
 
 
 if __name__ == "__main__":

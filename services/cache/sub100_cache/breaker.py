@@ -1,59 +1,54 @@
-"""Keeps a dead or hung store from being asked by every request.
+"""Whether the store may be asked: a dead one must cost nothing, a slow one little.
 
 ::
 
-    closed --(an error, or MAX_TIMEOUTS time-outs in a row)--> open --(a probe succeeds)--> closed
+    closed --(a failed connection, or MAX_SLOW late answers in a row)--> open --(a probe answers)--> closed
 
-Open, nothing is asked: whoever wants something is told at once. Whoever owns the breaker probes the store
-while it is open; a request never does.
+Only a prober calls while it is open, so no request ever pays for finding out that the store is back.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
-MAX_TIMEOUTS: Final = 3
-
-Listener = Callable[[str], None]
-"""Told why the breaker opened, or an empty string when it closed."""
+MAX_SLOW: Final = 5
 
 
 class Breaker:
-    """Starts open: a store that has never answered is not trusted with a request."""
+    """Starts open: nothing is known until the first probe."""
 
-    def __init__(self, on_change: Listener) -> None:
-        self._on_change = on_change
-        self._opened = asyncio.Event()
-        self._opened.set()
-        self._closed = asyncio.Event()
-        self._num_timeouts = 0
+    def __init__(self) -> None:
+        self.is_open = True
+        self.reason = "not connected yet"
+        self._num_slow = 0
+        self._changed = asyncio.Event()
+        self._changed.set()
 
-    @property
-    def is_open(self) -> bool:
-        return self._opened.is_set()
+    def answered(self) -> None:
+        """A call was answered in time. Does not close: late news of an old connection proves nothing."""
+        self._num_slow = 0
 
-    async def wait_open(self) -> None:
-        await self._opened.wait()
+    def was_slow(self) -> None:
+        """A call was not answered within its allotment."""
+        self._num_slow += 1
+        if self._num_slow >= MAX_SLOW:
+            self.failed("slow")
 
-    async def wait_closed(self) -> None:
-        await self._closed.wait()
+    def failed(self, reason: str) -> None:
+        """A call showed that the store cannot be used."""
+        if not self.is_open:
+            self.is_open = True
+            self.reason = reason
+            self._changed.set()
 
-    def succeed(self) -> None:
-        """The store has answered a request. Does not close the breaker: only a probe does."""
-        self._num_timeouts = 0
+    def probed(self, reason: str) -> None:
+        """A probe ended: well if ``reason`` is empty."""
+        is_open = bool(reason)
+        if (is_open, reason) != (self.is_open, self.reason):
+            self.is_open, self.reason = is_open, reason
+            self._changed.set()
+        self._num_slow = 0
 
-    def fail(self, reason: str, *, is_timeout: bool) -> None:
-        """A request was not answered."""
-        self._num_timeouts = self._num_timeouts + 1 if is_timeout else MAX_TIMEOUTS
-        if self._num_timeouts >= MAX_TIMEOUTS and not self.is_open:
-            self._closed.clear()
-            self._opened.set()
-            self._on_change(reason)
-
-    def close(self) -> None:
-        """A probe has succeeded."""
-        self._num_timeouts = 0
-        if self.is_open:
-            self._opened.clear()
-            self._closed.set()
-            self._on_change("")
+    async def wait_changed(self) -> None:
+        """Wait for a change of state or reason since the last call; returns at once the first time."""
+        await self._changed.wait()
+        self._changed.clear()

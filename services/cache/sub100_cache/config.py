@@ -1,17 +1,24 @@
-"""``SUB100_CACHE_*``."""
+"""``SUB100_CACHE_*``. The Redis address is the shared ``SUB100_REDIS_URL``."""
+
+from typing import Annotated
 
 import msgspec
 
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
 
 class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A look-up may take its allotment, but never more than ``max_lookup_ms``; ``probe_s`` is how often an
-    absent Redis is tried. Every entry lives between 1 and ``max_ttl_s`` seconds."""
+    """``max_ttl_s`` caps what a fill asks for; an entry larger than ``max_answer_bytes`` is not stored.
 
-    max_ttl_s: int = 86_400
-    max_entry_bytes: int = 2**20
-    max_lookup_ms: float = 250.0
-    fill_timeout_ms: float = 1000.0
-    probe_s: float = 0.25
-    probe_timeout_s: float = 1.0
-    max_connections: int = 64
-    max_requests: int = 4096
+    ``max_lookup_ms`` caps the allotment that a request may bring. ``max_lookups`` and ``max_fills`` bound
+    what runs at once: over it a look-up is a miss and a fill is dropped. ``max_connections`` bounds the
+    Redis commands on the way, those included that nobody waits for any more.
+    """
+
+    max_ttl_s: Positive = 86_400
+    max_answer_bytes: Positive = 2**20
+    max_lookup_ms: Annotated[float, msgspec.Meta(gt=0)] = 50.0
+    max_lookups: Positive = 1024
+    max_fills: Positive = 256
+    max_connections: Positive = 64
+    probe_interval_s: Annotated[float, msgspec.Meta(gt=0)] = 0.25

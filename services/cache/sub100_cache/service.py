@@ -1,154 +1,135 @@
-"""The cache program: messages in, messages out, and the probe that brings a lost Redis back."""
+"""The cache program: look-ups and fills from the bus, entries in the store."""
 
 import asyncio
 import logging
-import time
 from typing import Final
 
 import msgspec
 
 from sub100_proto import codec, subjects
-from sub100_proto.cache import CacheHit, CacheMiss
+from sub100_proto.cache import CacheHit, CacheMiss, CacheReply
 from sub100_shared import semconv
 from sub100_shared.bus import Incoming
 from sub100_shared.clock import Clock
-from sub100_shared.config import ConfigError
 from sub100_shared.lifecycle import Runtime
-from sub100_shared.telemetry import Span, SpanKind, Telemetry, extract, fail
+from sub100_shared.telemetry import Span, SpanKind, extract
 
-from .breaker import Breaker
 from .config import CacheConfig
-from .exact import ExactTier, WallClock
-from .store import RedisStore, StoreUnavailable
+from .entries import UnreadableEntry
+from .store import Store, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
 QUEUE: Final = "cache"
+TIER: Final = "exact"
+MIN_LOOKUP_MS: Final = 1.0
+"""Less than this is no time for a look-up at all."""
 
-
-class Handlers:
-    """Look-ups and fills as they come from the bus."""
-
-    def __init__(self, tier: ExactTier, telemetry: Telemetry, clock: Clock, config: CacheConfig) -> None:
-        self._tier = tier
-        self._telemetry = telemetry
-        self._clock = clock
-        self._max_lookup_ms = config.max_lookup_ms
-        self._fill_timeout_s = config.fill_timeout_ms / 1e3
-
-    async def lookup(self, msg: Incoming) -> bytes | None:
-        """CacheLookup -> CacheHit or CacheMiss within its allotment; no answer if it is unreadable."""
-        start_ms = self._clock()
-        span = self._telemetry.start(semconv.CACHE_SERVE, extract(msg.headers), kind=SpanKind.SERVER)
-        try:
-            query = codec.decode_cache_lookup(msg.data)
-            allotted_ms = query.budget.allotted_ms
-            answer = await self._tier.lookup(query, timeout_s=min(allotted_ms, self._max_lookup_ms) / 1e3)
-            answer = msgspec.structs.replace(answer, spent_ms=self._clock() - start_ms)
-            if span.is_recording():
-                span.set_attribute(semconv.REQUEST_ID, query.request_id)
-                span.set_attribute(semconv.ALLOTTED_MS, round(allotted_ms, 3))
-                _describe(span, answer)
-            return codec.encode(answer)
-        except msgspec.MsgspecError as error:
-            fail(span, "invalid_type")
-            _log.error("unreadable look-up", extra={"error": str(error)})
-            return None
-        finally:
-            span.end()
-
-    async def fill(self, msg: Incoming) -> None:
-        """CacheFill; nobody waits for it."""
-        try:
-            fill = codec.decode_cache_fill(msg.data)
-        except msgspec.MsgspecError as error:
-            _log.error("unreadable fill", extra={"error": str(error)})
-            return
-        await self._tier.fill(fill, timeout_s=self._fill_timeout_s)
-
-    @staticmethod
-    def when_full(_: Incoming) -> bytes:
-        return codec.encode(CacheMiss(reason="unavailable"))
-
-
-def _describe(span: Span, answer: CacheHit | CacheMiss) -> None:
-    span.set_attribute(semconv.SPENT_MS, round(answer.spent_ms, 3))
-    if isinstance(answer, CacheHit):
-        span.set_attribute(semconv.CACHE_OUTCOME, answer.tier)
-        span.set_attribute(semconv.CACHE_AGE_S, round(answer.age_s, 1))
-    else:
-        span.set_attribute(semconv.CACHE_OUTCOME, answer.reason)
+_FINISHED: Final = "stop"
 
 
 class CacheService:
-    """See sub100_shared.lifecycle for the contract.
+    """See sub100_shared.lifecycle for the contract. Without Redis it is ready, says so, and misses."""
 
-    Not ready before Redis has answered once, but look-ups are answered (with a miss) from the first
-    moment on; a Redis that goes away later leaves the service ready, as it costs hits only.
-    """
-
-    def __init__(self, runtime: Runtime, config: CacheConfig, clock: Clock, now_s: WallClock) -> None:
+    def __init__(self, runtime: Runtime, config: CacheConfig, store: Store, clock: Clock) -> None:
         self._runtime = runtime
         self._config = config
-        self._store = RedisStore(runtime.common.redis_url, max_connections=config.max_connections)
-        self._breaker = Breaker(self._on_breaker)
-        tier = ExactTier(
-            self._store,
-            self._breaker,
-            now_s,
-            max_ttl_s=config.max_ttl_s,
-            max_entry_bytes=config.max_entry_bytes,
-        )
-        self._handlers = Handlers(tier, runtime.telemetry, clock, config)
+        self._store = store
+        self._clock = clock
 
     async def start(self) -> None:
-        runtime, limit = self._runtime, self._config.max_requests
-        region = runtime.region
-        await runtime.bus.serve(
+        bus, region, config = self._runtime.bus, self._runtime.region, self._config
+        await self._store.probe()
+        await bus.serve(
             subjects.cache_lookup(region),
-            self._handlers.lookup,
+            self._on_lookup,
             queue=QUEUE,
-            max_inflight=limit,
-            when_full=self._handlers.when_full,
+            max_inflight=config.max_lookups,
+            when_full=lambda _: codec.encode(CacheMiss(reason="unavailable")),
         )
-        await runtime.bus.serve(
-            subjects.cache_fill(region), self._handlers.fill, queue=QUEUE, max_inflight=limit
+        await bus.serve(
+            subjects.cache_fill(region), self._on_fill, queue=QUEUE, max_inflight=config.max_fills
         )
-        runtime.set_state("starting", f"waiting for Redis at {self._store.address}")
-        runtime.spawn(self._probe(), "probe")
-        await self._breaker.wait_closed()
-        runtime.set_state("ready")
+        self._runtime.set_state("ready", self._detail())
+        self._runtime.spawn(self._tell_state(), "state")
+        self._runtime.spawn(self._heal(), "heal")
 
     async def drain(self, timeout_s: float) -> None:
-        """Nothing runs longer than a look-up."""
+        """Nothing runs longer than its allotment."""
 
     async def stop(self) -> None:
         await self._store.close()
 
-    async def _probe(self) -> None:
-        """While the breaker is open, try Redis until it answers."""
+    async def _on_lookup(self, msg: Incoming) -> bytes | None:
+        """CacheLookup -> CacheHit or CacheMiss; an unreadable one is a miss too, so that nobody waits."""
+        start_ms = self._clock()
+        span = self._runtime.telemetry.start(semconv.CACHE_SERVE, extract(msg.headers), kind=SpanKind.SERVER)
+        try:
+            reply = await self._look_up(msg.data)
+            spent_ms = self._clock() - start_ms
+            _describe(span, reply, spent_ms)
+            return codec.encode(msgspec.structs.replace(reply, spent_ms=spent_ms))
+        finally:
+            span.end()
+
+    async def _look_up(self, data: bytes) -> CacheReply:
+        try:
+            lookup = codec.decode_cache_lookup(data)
+            allotted_ms = min(self._config.max_lookup_ms, max(MIN_LOOKUP_MS, lookup.budget.allotted_ms))
+            found = await self._store.get(lookup.tenant, lookup.digest, allotted_ms / 1e3)
+        except StoreUnavailable:
+            return CacheMiss(reason="unavailable")
+        except UnreadableEntry:
+            _log.warning("unreadable entry deleted")
+            return CacheMiss(reason="unreadable")
+        except (msgspec.MsgspecError, ValueError) as error:
+            _log.error("unreadable look-up", extra={"error": str(error)})
+            return CacheMiss(reason="unreadable")
+        return CacheMiss() if found is None else CacheHit(answer=found.answer, tier=TIER, age_s=found.age_s)
+
+    async def _on_fill(self, msg: Incoming) -> None:
+        """Only whole answers enter; a fill that cannot be stored is dropped: the next request fills again."""
+        try:
+            fill = codec.decode_cache_fill(msg.data)
+            if fill.ttl_s < 1 or fill.answer.finish_reason != _FINISHED:
+                return
+            is_stored = await self._store.put(
+                fill.tenant,
+                fill.digest,
+                fill.answer,
+                ttl_s=min(fill.ttl_s, self._config.max_ttl_s),
+                limit=self._config.max_answer_bytes,
+            )
+            if not is_stored:
+                _log.info("answer not stored", extra={"request_id": fill.request_id})
+        except StoreUnavailable as error:
+            _log.debug("fill dropped", extra={"error": str(error)})
+        except (msgspec.MsgspecError, ValueError) as error:
+            _log.error("unreadable fill", extra={"error": str(error)})
+
+    async def _heal(self) -> None:
+        """While the breaker is open, try whether Redis is back."""
         while True:
-            await self._breaker.wait_open()
-            try:
-                await self._store.ping(timeout_s=self._config.probe_timeout_s)
-            except StoreUnavailable as error:
-                _log.debug("no answer from Redis", extra={"error": str(error)})
-                await asyncio.sleep(self._config.probe_s)
-            else:
-                self._breaker.close()
+            if self._store.breaker.is_open:
+                await self._store.probe()
+            await asyncio.sleep(self._config.probe_interval_s)
 
-    def _on_breaker(self, reason: str) -> None:
-        if reason:
-            _log.warning("cache off", extra={"reason": reason})
-        else:
-            _log.info("cache on")
-        if self._runtime.state == "ready":
-            self._runtime.set_state("ready", f"{reason}: every look-up misses" if reason else "")
+    async def _tell_state(self) -> None:
+        while True:
+            await self._store.breaker.wait_changed()
+            if self._runtime.state == "ready":
+                self._runtime.set_state("ready", self._detail())
+
+    def _detail(self) -> str:
+        breaker = self._store.breaker
+        return f"no Redis ({breaker.reason}): every look-up misses" if breaker.is_open else ""
 
 
-def build(runtime: Runtime, config: CacheConfig, clock: Clock) -> CacheService:
-    """The composition root; raises ConfigError for a Redis URL that is none."""
-    try:
-        return CacheService(runtime, config, clock, time.time)
-    except ValueError as error:
-        raise ConfigError(f"SUB100_REDIS_URL: {error}") from error
+def _describe(span: Span, reply: CacheReply, spent_ms: float) -> None:
+    if not span.is_recording():
+        return
+    outcome = reply.tier if isinstance(reply, CacheHit) else reply.reason
+    span.set_attribute(semconv.CACHE_OUTCOME, outcome)
+    span.set_attribute(semconv.SPENT_MS, round(spent_ms, 3))
+    if isinstance(reply, CacheHit):
+        span.set_attribute(semconv.CACHE_AGE_S, round(reply.age_s, 1))
