@@ -28,6 +28,20 @@ def test_load_accepts_nesting_up_to_the_limit(depth: int, kind: tuple[str, str])
     assert json_body.load(body.encode())["x"] is not None
 
 
+@pytest.mark.parametrize("kind", [("[", "]"), ('{"a":', "}"), ("[1,", ",[]]")], ids=str)
+def test_load_draws_the_line_at_64_levels_whatever_stands_beside(kind: tuple[str, str]) -> None:
+    opening, closing = kind
+    siblings = ",".join(["[[{}]]"] * 200)
+
+    def body(depth: int) -> bytes:
+        nested = opening * (depth - 2) + "[]" + closing * (depth - 2)
+        return f'{{"x":{nested},"y":[{siblings}]}}'.encode()
+
+    assert len(json_body.load(body(64))["y"]) == 200
+    with pytest.raises(ClientError, match="deeper than 64"):
+        json_body.load(body(65))
+
+
 def _nested(depth: int, before: str, opening: str, filler: str, closing: str, after: str) -> bytes:
     return (before + opening * depth + filler + closing * depth + after).encode()
 

@@ -75,6 +75,10 @@ def test_chat_keeps_every_supported_field() -> None:
     assert request.include_usage
 
 
+def test_chat_takes_top_k_of_minus_one_as_off() -> None:
+    assert chat(top_k=-1).sampling.top_k == 0
+
+
 def test_chat_takes_null_as_default_for_every_optional_field() -> None:
     optional = (
         "temperature top_p presence_penalty frequency_penalty repetition_penalty seed top_k min_tokens "

@@ -61,12 +61,12 @@ def scan(body: bytes) -> int:
 
 def _check_depth(outside: bytes) -> None:
     """Peel innermost pairs of brackets; what is left after MAX_DEPTH rounds is deeper than that."""
-    brackets = outside.translate(_ONE_KIND, _NO_BRACKETS)
-    num_open = brackets.count(b"[")
+    num_open = outside.count(b"[") + outside.count(b"{")
     if num_open <= MAX_DEPTH:
         return
     if num_open > MAX_ELEMENTS:
         raise _invalid(f"the body holds more than {MAX_ELEMENTS} values")
+    brackets = outside.translate(_ONE_KIND, _NO_BRACKETS)
     if _BOMB in brackets:
         raise _too_deep()
     for _ in range(MAX_DEPTH):
