@@ -195,6 +195,14 @@ class EngineBehaviour:
         await rig.idle(rig.prefill)
         await rig.idle(rig.decode)
 
+    async def test_decode_with_kv_and_no_output_makes_the_first_token_itself(self, rig: Rig) -> None:
+        for num_tokens in _around_a_block(rig):
+            prompt = rig.prompt(num_tokens)
+            first, kv = await rig.handed_over(prompt)
+            told = await rig.decoded(rig.work(prompt, kv=kv))
+            assert told.outputs[0].token_ids[0] == first
+            assert told.ids == await rig.expected(prompt)
+
     async def test_handover_keeps_the_seed(self, rig: Rig) -> None:
         for seed in (1, 2, 3):
             prompt = rig.prompt(40)

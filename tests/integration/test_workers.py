@@ -132,6 +132,17 @@ async def test_workers_send_a_gap_again_also_after_the_end(fleet: Fleet, ingress
     assert answer.events == [Tokens(answer.job.attempt, 11, tuple(ids[11:]), "length")]
 
 
+async def test_workers_send_a_first_token_and_a_failure_again(fleet: Fleet, ingress: Ingress) -> None:
+    prefill, decode = await fleet.start("prefill"), await fleet.start("decode")
+    good = await ingress.over(await ingress.send(prefill, ingress.prefill_job(prefill, prompt(20))))
+    bad = await ingress.over(await ingress.send(decode, ingress.decode_job(decode, [2**32 - 1])))
+    for worker, attempt in ((prefill, good), (decode, bad)):
+        event = attempt.events.pop()
+        await ingress.control(worker, Resend(attempt=attempt.job.attempt, position=0))
+        await ingress.over(attempt)
+        assert attempt.events == [event]
+
+
 async def test_workers_refuse_at_their_bound_and_for_another_life(fleet: Fleet, ingress: Ingress) -> None:
     decode = await fleet.start("decode", DECODE_MAX_JOBS="2", DECODE_MAX_QUEUED_TOKENS="100", **SLOW)
 

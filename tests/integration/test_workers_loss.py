@@ -180,6 +180,24 @@ async def test_workers_lose_no_token_over_a_short_loss_of_the_bus(
         assert stream.tokens[-1].finish_reason == "length"
 
 
+async def test_workers_tell_the_end_of_streams_that_ended_while_the_bus_was_away(
+    own_nats_server: Server, region: str, tmp_path: Path
+) -> None:
+    async with _on(own_nats_server, region, tmp_path) as (_, fleet, ingress):
+        prefill = await fleet.start("prefill", SIM_DELAY_MS="400")
+        decode = await fleet.start("decode", SIM_DELAY_MS="5")
+        first = await ingress.send(prefill, ingress.prefill_job(prefill, prompt(20)))
+        await ingress.claimed(first)
+        stream = await streaming(ingress, decode, 60)
+        own_nats_server.kill()
+        await asyncio.sleep(0.7)
+        own_nats_server.start()
+        await ingress.over(stream)
+        assert stream.tokens[-1].finish_reason == "length"
+        await ingress.over(first)
+        assert first.first is not None
+
+
 async def test_workers_come_back_as_another_life_after_a_long_loss_of_the_bus(
     own_nats_server: Server, region: str, tmp_path: Path
 ) -> None:
@@ -200,8 +218,10 @@ async def test_workers_come_back_as_another_life_after_a_long_loss_of_the_bus(
         fresh = await ingress.send(decode, ingress.decode_job(decode, prompt(9)))
         await ingress.over(fresh)
         assert fresh.claims == [Accepted(worker_id=decode.worker_id, epoch=decode.epoch)]
+        for attempt in (running, waiting):
+            await ingress.over(attempt)
+            assert code(attempt) == "worker_lost"
         assert waiting.tokens == []
-        assert {code(a) for a in (running, waiting) if a.is_over} <= {"worker_lost"}
 
 
 @contextlib.asynccontextmanager

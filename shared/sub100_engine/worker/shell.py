@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 HEARTBEAT_S: Final = 0.5
 LAPSE_S: Final = 3 * HEARTBEAT_S
+RECONNECT_GRACE_S: Final = 0.5
+"""After the bus came back: what waited is sent when the others, too, have had time to come back."""
 
 
 class WorkerRole(Protocol):
@@ -175,7 +177,7 @@ class WorkerShell:
         stream = self._streams.get(attempt)
         if stream is not None:
             self._streams.send(stream, Failed(attempt, code, reason))
-            self._streams.drop(attempt)
+            self._streams.close(stream)
         self._claims.end(attempt)
         self._spans.close(attempt, code)
 
@@ -222,7 +224,7 @@ class WorkerShell:
             if away_s > LAPSE_S:
                 _log.warning("back after a lapse: new epoch", extra={"away_s": round(away_s, 2)})
                 self._restart_life()
-            self._streams.send_unsent()
+            asyncio.get_running_loop().call_later(RECONNECT_GRACE_S, self._streams.send_unsent)
             self._changed.set()
 
     def _restart_life(self) -> None:
@@ -238,7 +240,9 @@ class WorkerShell:
         self._claims.is_draining = is_draining
         self._kv_feed.adopt(held)
         for orphan in orphans:
-            self._streams.send(orphan, Failed(orphan.attempt, "worker_lost", "the worker was cut off"))
+            self._streams.keep_unsent(
+                orphan.events, [Failed(orphan.attempt, "worker_lost", "the worker was cut off")]
+            )
         self._sender = self._runtime.spawn(self._streams.run(), "streams")
 
     async def _beat(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from sub100_proto import codec
-from sub100_proto.stream import StreamBatch, StreamEvent, Tokens
+from sub100_proto.stream import Failed, FirstToken, StreamBatch, StreamEvent, Tokens
 from sub100_shared.bus import BusUnavailable, PayloadTooLarge
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _MAX_UNSENT_EVENTS: Final = 16_384
 class Stream:
     """One attempt's way to its ingress, and the tokens that it may have to send again."""
 
-    __slots__ = ("attempt", "events", "finish_reason", "first_position", "tokens")
+    __slots__ = ("attempt", "events", "finish_reason", "first_position", "only_event", "tokens")
 
     def __init__(self, attempt: str, events: str, first_position: int) -> None:
         self.attempt = attempt
@@ -34,6 +34,8 @@ class Stream:
         self.first_position = first_position
         self.tokens: list[int] = []
         self.finish_reason = ""
+        self.only_event: FirstToken | Failed | None = None
+        """What is sent again instead of tokens: a prefill's one event, or how the attempt failed."""
 
     @property
     def position(self) -> int:
@@ -67,6 +69,8 @@ class Streams:
 
     def send(self, stream: Stream, event: StreamEvent) -> None:
         """Queue an event for the end of this turn of the loop."""
+        if not isinstance(event, Tokens):
+            stream.only_event = event
         pending = self._pending.get(stream.events)
         if pending is None:
             self._pending[stream.events] = [event]
@@ -95,6 +99,9 @@ class Streams:
     def resend(self, attempt: str, position: int) -> bool:
         """Send again from an output position; False if the tokens are gone."""
         stream = self._live.get(attempt) or self._ended.get(attempt)
+        if stream is not None and stream.only_event is not None:
+            self.send(stream, stream.only_event)
+            return True
         if stream is None or position < stream.first_position:
             return False
         ids = tuple(stream.tokens[position - stream.first_position :])
@@ -126,13 +133,13 @@ class Streams:
                 try:
                     await self._publish(subject, codec.encode(batch))
                 except BusUnavailable:
-                    self._keep_unsent(subject, events)
+                    self.keep_unsent(subject, events)
                 except PayloadTooLarge as error:
                     _log.error("events not sent", extra={"size": error.size, "limit": error.limit})
             if not self._pending:
                 self._idle.set()
 
-    def _keep_unsent(self, subject: str, events: list[StreamEvent]) -> None:
+    def keep_unsent(self, subject: str, events: list[StreamEvent]) -> None:
         """A short loss of the connection costs no stream its end; beyond the bound events are lost."""
         if self._num_unsent + len(events) > _MAX_UNSENT_EVENTS:
             _log.warning("events lost: no connection", extra={"num_events": len(events)})
