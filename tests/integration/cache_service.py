@@ -1,0 +1,107 @@
+"""A cache service in the test's own process, on real NATS and Redis, and what ingress would send it."""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+
+from tests.servers import Server
+
+from sub100_cache.config import CacheConfig
+from sub100_cache.service import CacheService
+from sub100_cache.store import open_store
+from sub100_proto import codec, subjects
+from sub100_proto.budget import Budget
+from sub100_proto.cache import CachedAnswer, CacheFill, CacheHit, CacheLookup, CacheReply
+from sub100_shared.bus import Bus
+from sub100_shared.clock import monotonic_ms
+from sub100_shared.config import Common
+from sub100_shared.lifecycle import Runtime
+from sub100_shared.telemetry import Telemetry
+
+WAIT_S = 10.0
+ANSWER = CachedAnswer(
+    model="m", pieces=("Hel", "lo 👋"), finish_reason="stop", num_prompt_tokens=7, num_completion_tokens=3
+)
+
+
+class Client:
+    """Asks and fills as ingress does; each test has its own tenant."""
+
+    def __init__(self, bus: Bus, region: str, tenant: str) -> None:
+        self._bus = bus
+        self._region = region
+        self.tenant = tenant
+
+    async def look_up(
+        self,
+        digest: bytes,
+        *,
+        tenant: str = "",
+        allotted_ms: float = 1000.0,
+        headers: dict[str, str] | None = None,
+    ) -> CacheReply:
+        lookup = CacheLookup(
+            request_id="r1",
+            tenant=tenant or self.tenant,
+            digest=digest,
+            budget=Budget(total_ms=100, remaining_ms=80, allotted_ms=allotted_ms),
+        )
+        return await self.ask(codec.encode(lookup), headers)
+
+    async def ask(self, payload: bytes, headers: dict[str, str] | None = None) -> CacheReply:
+        msg = await self._bus.request(
+            subjects.cache_lookup(self._region), payload, timeout_s=WAIT_S, headers=headers
+        )
+        return codec.decode_cache_reply(msg.data)
+
+    async def fill(self, digest: bytes, answer: CachedAnswer = ANSWER, *, ttl_s: int = 60) -> None:
+        fill = CacheFill(request_id="r1", tenant=self.tenant, digest=digest, answer=answer, ttl_s=ttl_s)
+        await self._bus.publish(subjects.cache_fill(self._region), codec.encode(fill))
+
+    async def reply_until(self, digest: bytes, is_so: Callable[[CacheReply], bool]) -> CacheReply:
+        """Ask until the reply is as wanted."""
+        async with asyncio.timeout(WAIT_S):
+            while not is_so(reply := await self.look_up(digest)):
+                pass
+        return reply
+
+    async def stored(self, digest: bytes, answer: CachedAnswer = ANSWER, *, ttl_s: int = 60) -> CacheHit:
+        """Fill, and wait until it is found. A fill that Redis could not take is sent again."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                await self.fill(digest, answer, ttl_s=ttl_s)
+                reply = await self.look_up(digest)
+                if isinstance(reply, CacheHit):
+                    return reply
+
+
+@contextlib.asynccontextmanager
+async def running_cache(
+    nats: Server,
+    redis_url: str,
+    region: str,
+    *,
+    config: CacheConfig | None = None,
+    wall_clock: Callable[[], float] = time.time,
+    telemetry: Telemetry | None = None,
+) -> AsyncIterator[Runtime]:
+    """Started as the lifecycle starts it and ended in the lifecycle's order."""
+    config = config or CacheConfig(probe_interval_s=0.05)
+    bus = await Bus.connect(nats.url, name="cache")
+    common = Common(region=region, redis_url=redis_url, instance=f"cache-{secrets.token_hex(4)}")
+    telemetry = telemetry or Telemetry.create("cache", common.instance, region, {})
+    runtime = Runtime("cache", common, bus, telemetry)
+    store = open_store(redis_url, max_connections=config.max_connections, wall_clock=wall_clock)
+    service = CacheService(runtime, config, store, monotonic_ms)
+    try:
+        await service.start()
+        yield runtime
+    finally:
+        await service.drain(5)
+        await bus.stop_receiving()
+        await service.stop()
+        await service.stop()
+        await runtime.cancel_tasks()
+        await bus.close(5)
