@@ -12,7 +12,7 @@ from sub100_shared import semconv
 from sub100_shared.clock import Clock
 from sub100_shared.errors import ClientError, Sub100Error
 from sub100_shared.ledger import Ledger
-from sub100_shared.telemetry import SpanKind, Telemetry, extract
+from sub100_shared.telemetry import SpanKind, Telemetry, extract, unix_ns
 
 from . import door
 from .cache_key import digest, is_cacheable
@@ -35,6 +35,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     serving: Serving
     telemetry: Telemetry
     clock: Clock
+    region: str
     model: str
     model_revision: str
     created: int
@@ -42,6 +43,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     budget_ms: float
     max_body_bytes: int
     body_timeout_s: float
+    long_prompt_bytes: int
 
 
 def create_app(surface: Surface, keys: KeyRing, refusal: Any, is_ready: Callable[[], bool]) -> door.Door:
@@ -109,28 +111,42 @@ class GenerationResponse(Response):
                 limit=surface.max_body_bytes,
                 timeout_s=surface.body_timeout_s,
             )
-            request = self._parse(body)
-            if request.model != surface.model:
-                raise _unknown_model(request.model, surface.model)
+            tenant: Tenant = scope[door.TENANT]
+            if len(body) > surface.long_prompt_bytes:
+                request, digest_ = await asyncio.to_thread(self._read, body, tenant)
+            else:
+                request, digest_ = self._read(body, tenant)
         except ClientError as error:
             await send_error(send, error, scope[door.REQUEST_ID])
             return
         except ClientDisconnected:
             return
-        ex = self._open(scope, request)
+        ex = self._open(scope, request, tenant, digest_)
         writer = self._chunk_writer(
             request_id=ex.request_id, model=request.model, include_usage=request.include_usage
         )
         responder: Responder = (SseResponder if request.stream else BodyResponder)(ex, writer, send)
         await _answer_until_disconnect(surface.serving, ex, responder, receive, len(body))
 
-    def _open(self, scope: door.Scope, request: GenerationRequest) -> Exchange:
+    def _read(self, body: bytes, tenant: Tenant) -> tuple[GenerationRequest, bytes | None]:
+        """The request and its cache key, if it has one; runs in a thread for long bodies."""
         surface = self._surface
-        tenant: Tenant = scope[door.TENANT]
+        request = self._parse(body)
+        if request.model != surface.model:
+            raise _unknown_model(request.model, surface.model)
+        if not (surface.use_cache and is_cacheable(request, tenant.cache)):
+            return request, None
+        return request, digest(request, tenant.name, surface.model_revision)
+
+    def _open(
+        self, scope: door.Scope, request: GenerationRequest, tenant: Tenant, digest_: bytes | None
+    ) -> Exchange:
+        surface = self._surface
         carrier = {
             name: self._request.headers[name] for name in _TRACE_HEADERS if name in self._request.headers
         }
         total_ms = tenant.budget_ms or surface.budget_ms
+        ledger = Ledger(surface.clock, total_ms=total_ms, arrived_at_ms=scope[door.ARRIVED])
         span = surface.telemetry.start(
             self._operation,
             extract(carrier) if carrier else None,
@@ -142,16 +158,17 @@ class GenerationResponse(Response):
                 semconv.OPERATION: self._operation,
                 semconv.BUDGET_TOTAL_MS: total_ms,
                 semconv.HTTP_ROUTE: scope["path"],
+                semconv.REGION: surface.region,
             },
+            start_ns=unix_ns() - int(ledger.elapsed_ms() * 1e6),
         )
-        cacheable = surface.use_cache and is_cacheable(request, tenant.cache)
         return Exchange(
             request_id=scope[door.REQUEST_ID],
             tenant=tenant,
             request=request,
-            ledger=Ledger(surface.clock, total_ms=total_ms, arrived_at_ms=scope[door.ARRIVED]),
+            ledger=ledger,
             span=span,
-            digest=digest(request, tenant.name, surface.model_revision) if cacheable else None,
+            digest=digest_,
         )
 
 

@@ -12,6 +12,7 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     served_name: str = ""
     host: str = "127.0.0.1"
     port: int = 8080
+    max_model_len: int = 0
     block_size: int = 32
     max_body_bytes: int = 32 * 2**20
     body_timeout_s: float = 30.0

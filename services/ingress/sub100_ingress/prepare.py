@@ -42,6 +42,7 @@ class Preparer:
 
     def _prepare(self, request: GenerationRequest, tenant: str) -> Prompt:
         ids = self._token_ids(request)
+        self._tokenizer.check_ids(list(request.sampling.stop_token_ids), param="stop_token_ids")
         packed = tokens.pack(ids)
         salt = self._salt(tenant)
         return Prompt(

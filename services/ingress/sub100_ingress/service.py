@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import sys
 import time
 from pathlib import Path
@@ -29,6 +30,9 @@ from .template import ChatTemplate
 from .tokenizer import ModelTokenizer
 from .watchdog import Watchdog
 
+_log = logging.getLogger(__name__)
+
+_KEYS_INTERVAL_S = 2.0
 _SWITCH_INTERVAL_S = 0.0005
 """How long a thread that tokenises a long prompt may hold the interpreter against the event loop."""
 
@@ -48,6 +52,7 @@ class IngressService:
     ) -> None:
         self._runtime = runtime
         self._serving = serving
+        self._keys = keys
         self._table = table
         self._watchdog = watchdog
         app = create_app(surface, keys, self._refusal, lambda: runtime.is_ready)
@@ -78,6 +83,7 @@ class IngressService:
         )
         await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._watchdog.on_heartbeat)
         runtime.spawn(self._watchdog.run(), "watchdog")
+        runtime.spawn(self._reload_keys(), "keys")
         self._http = runtime.spawn(self._server.serve(), "http")
 
     async def drain(self, timeout_s: float) -> None:
@@ -87,6 +93,16 @@ class IngressService:
         self._server.should_exit = True
         if self._http is not None:
             await asyncio.wait({self._http}, timeout=5)
+
+    async def _reload_keys(self) -> None:
+        """Keys are added and withdrawn without a restart; a bad file leaves the old ones in force."""
+        while True:
+            await asyncio.sleep(_KEYS_INTERVAL_S)
+            try:
+                if await asyncio.to_thread(self._keys.reload):
+                    _log.info("keys reloaded")
+            except (OSError, ValueError) as error:
+                _log.error("keys not reloaded", extra={"error": str(error)})
 
     def _refusal(self) -> Refused | None:
         """Why no request can be served at this moment."""
@@ -101,7 +117,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     """The composition root; raises ConfigError naming what is wrong."""
     directory = Path(config.model)
     try:
-        tokenizer = ModelTokenizer(directory)
+        tokenizer = ModelTokenizer(directory, max_model_len=config.max_model_len or None)
         template = ChatTemplate(directory)
         keys = KeyRing.load(Path(config.keys_file))
     except (OSError, ValueError) as error:
@@ -141,6 +157,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         serving=serving,
         telemetry=runtime.telemetry,
         clock=monotonic_ms,
+        region=runtime.region,
         model=config.served_name or directory.name,
         model_revision=model_revision(directory),
         created=int(time.time()),
@@ -148,6 +165,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         budget_ms=config.budget_ms,
         max_body_bytes=config.max_body_bytes,
         body_timeout_s=config.body_timeout_s,
+        long_prompt_bytes=config.long_prompt_bytes,
     )
     return IngressService(runtime, config, serving, table, watchdog, surface, keys)
 
