@@ -10,8 +10,9 @@ from pathlib import Path
 
 import openai
 import pytest
-from sub100_local.tiny_model import make
 from tests.stack import Stack, running_stack
+
+from sub100_local.tiny_model import make
 
 ENGINE = "vllm" if importlib.util.find_spec("vllm") else "sim"
 MODEL = "test-model"

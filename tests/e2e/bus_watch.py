@@ -1,0 +1,112 @@
+"""A look at the region's bus from the side: who was asked, who works, who is idle.
+
+``with watching(stack) as bus`` subscribes to everything in a thread of its own, so that tests which use
+blocking clients can wait for what happens on the bus.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.stack import Stack
+
+from sub100_proto import codec
+from sub100_proto.fleet import Heartbeat
+from sub100_proto.subjects import PREFIX
+from sub100_shared.bus import Bus, Incoming
+
+TIMEOUT_S: Final = 10.0
+_WORK: Final = (".scheduler.place", ".prefill.job.", ".decode.job.")
+
+
+class BusWatch:
+    """What was published, in order; grows until the watch ends."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._messages: list[Incoming] = []
+        self._beats: dict[str, Heartbeat] = {}
+        self._num_beats: dict[str, int] = {}
+
+    def on_message(self, msg: Incoming) -> None:
+        with self._changed:
+            if ".fleet.heartbeat." in msg.subject:
+                beat = codec.decode_heartbeat(msg.data)
+                self._beats[beat.worker_id] = beat
+                self._num_beats[beat.worker_id] = self._num_beats.get(beat.worker_id, 0) + 1
+            elif ".fleet." not in msg.subject:
+                self._messages.append(msg)
+            self._changed.notify_all()
+
+    def mark(self) -> int:
+        """The present end of the record, for ``since``."""
+        with self._changed:
+            return len(self._messages)
+
+    def since(self, mark: int, *parts: str) -> list[Incoming]:
+        """Messages after the mark whose subject contains one of these."""
+        with self._changed:
+            return [msg for msg in self._messages[mark:] if any(part in msg.subject for part in parts)]
+
+    def dispatched_since(self, mark: int) -> list[str]:
+        """Subjects of placements asked and jobs published."""
+        return [msg.subject for msg in self.since(mark, *_WORK)]
+
+    def num_in(self, worker_id: str) -> int:
+        """Requests that the worker said to have, waiting or running; -1 when it was never heard."""
+        with self._changed:
+            beat = self._beats.get(worker_id)
+            return -1 if beat is None else beat.load.num_running + beat.load.num_waiting
+
+    def beat(self, worker_id: str) -> Heartbeat | None:
+        with self._changed:
+            return self._beats.get(worker_id)
+
+    def wait(self, is_so: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> float:
+        """Wait until it is so; returns the seconds it took. ``is_so`` may call this watch."""
+        started_at = time.monotonic()
+        while not is_so():
+            left = timeout_s - (time.monotonic() - started_at)
+            assert left > 0, f"not within {timeout_s} s: {what}"
+            with self._changed:
+                self._changed.wait(min(left, 0.1))
+        return time.monotonic() - started_at
+
+    def wait_idle(self, *worker_ids: str, timeout_s: float = TIMEOUT_S) -> float:
+        """Wait until a heartbeat *after now* says that each of these workers has nothing to do."""
+        with self._changed:
+            before = {worker: self._num_beats.get(worker, 0) for worker in worker_ids}
+
+        def is_idle() -> bool:
+            return all(
+                self._num_beats.get(worker, 0) > num and self.num_in(worker) == 0
+                for worker, num in before.items()
+            )
+
+        return self.wait(is_idle, f"idle: {worker_ids}", timeout_s)
+
+
+@contextlib.contextmanager
+def watching(stack: Stack) -> Iterator[BusWatch]:
+    """A BusWatch that is subscribed when the block starts."""
+    watch = BusWatch()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="bus watch", daemon=True)
+    thread.start()
+
+    async def subscribe() -> Bus:
+        bus = await Bus.connect(stack.nats.url, name="watch")
+        await bus.listen(f"{PREFIX}.local.>", watch.on_message)
+        return bus
+
+    bus = asyncio.run_coroutine_threadsafe(subscribe(), loop).result(TIMEOUT_S)
+    try:
+        yield watch
+    finally:
+        asyncio.run_coroutine_threadsafe(bus.close(1), loop).result(TIMEOUT_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(TIMEOUT_S)
+        loop.close()

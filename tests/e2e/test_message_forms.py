@@ -1,0 +1,144 @@
+"""Messages in every form that clients send: parts, missing content, roles, unknown fields."""
+
+import secrets
+from typing import Any
+
+import pytest
+from tests.e2e.bus_watch import watching
+from tests.e2e.conftest import MODEL
+from tests.e2e.raw_http import Answer, post
+from tests.stack import Stack
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": '{"city": "Oslo"}'}}
+QUESTION = {"role": "user", "content": "What is the weather in Oslo?"}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
+
+
+def ask(stack: Stack, messages: list[dict[str, Any]], *, tenant: str = "plain", **fields: Any) -> Answer:
+    body = {"model": MODEL, "messages": messages, "max_tokens": 4, "temperature": 0} | fields
+    return post(stack.url, body, stack.keys[tenant])
+
+
+def num_prompt_tokens(answer: Answer) -> int:
+    assert answer.status == 200, answer.body
+    return int(answer.json["usage"]["prompt_tokens"])
+
+
+def parts(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text} for text in texts]
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_text_parts_reach_the_model_like_their_joined_text(stack: Stack, role: str) -> None:
+    """A07: all parts count, none is dropped."""
+    first, second = "The first marker is seventeen.", "The second marker is forty."
+    tail = [] if role == "user" else [QUESTION]
+    as_parts = ask(stack, [{"role": role, "content": parts(first, second)}, *tail])
+    as_text = ask(stack, [{"role": role, "content": f"{first}\n{second}"}, *tail])
+    only_second = ask(stack, [{"role": role, "content": parts(second)}, *tail])
+    assert num_prompt_tokens(as_parts) == num_prompt_tokens(as_text)
+    assert num_prompt_tokens(as_parts) > num_prompt_tokens(only_second)
+    assert as_parts.json["choices"][0]["message"] == as_text.json["choices"][0]["message"]
+
+
+@pytest.mark.parametrize("content", [{"content": None}, {}, {"content": ""}, {"content": []}])
+def test_assistant_turn_with_tool_calls_needs_no_content(stack: Stack, content: dict[str, Any]) -> None:
+    """A07: null, absent, empty text and no parts are all how SDKs write a turn that only called a tool."""
+    turn = {"role": "assistant", "tool_calls": [CALL], **content}
+    answer = ask(stack, [QUESTION, turn, RESULT])
+    assert answer.status == 200, answer.body
+    assert "tool_calls" not in answer.json["choices"][0]["message"]
+
+
+def test_unknown_part_type_is_refused_by_its_place(stack: Stack) -> None:
+    """A07: 400 that names the part."""
+    hologram = {"type": "hologram", "hologram": "x"}
+    answer = ask(stack, [{"role": "user", "content": [*parts("a"), hologram]}])
+    assert answer.status == 400
+    assert "messages[0].content[1]" in f"{answer.error['param']} {answer.error['message']}"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}},
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        {"type": "file", "file": {"file_id": "f"}},
+    ],
+    ids=lambda part: str(part["type"]),
+)
+def test_media_parts_are_refused_not_fetched(stack: Stack, part: dict[str, Any]) -> None:
+    answer = ask(stack, [{"role": "user", "content": [*parts("a"), part]}])
+    assert answer.status == 400
+    assert answer.error["code"] == "unsupported_value"
+    assert answer.error["param"] == "messages[0].content[1].type"
+
+
+def test_developer_is_the_system_role(stack: Stack) -> None:
+    """A08: the same prompt, and the same entry of the cache."""
+    note = f"Be brief. {secrets.token_hex(4)}"
+    developer = ask(stack, [{"role": "developer", "content": note}, QUESTION], tenant="demo", stop="\x00")
+    system = ask(stack, [{"role": "system", "content": note}, QUESTION], tenant="demo", stop="\x00")
+    assert num_prompt_tokens(developer) == num_prompt_tokens(system)
+    assert developer.json["choices"] == system.json["choices"]
+
+
+def test_unknown_role_is_refused(stack: Stack) -> None:
+    """A08."""
+    answer = ask(stack, [{"role": "banana", "content": "x"}])
+    assert answer.status == 400
+    assert "messages[0].role" in f"{answer.error['param']} {answer.error['message']}"
+
+
+def test_fields_for_others_are_ignored_and_go_nowhere(stack: Stack) -> None:
+    """A08: neither echoed nor forwarded to the bus, in payloads or headers."""
+    canary = f"canary{secrets.token_hex(8)}"
+    message = {**QUESTION, "id": canary, "agent": canary, "traceId": canary}
+    with watching(stack) as bus:
+        mark = bus.mark()
+        answer = ask(
+            stack,
+            [message],
+            store=True,
+            metadata={"note": canary},
+            service_tier="auto",
+            client_metadata={"note": canary},
+            user=canary,
+        )
+        assert answer.status == 200, answer.body
+        jobs = bus.since(mark, ".prefill.job.", ".decode.job.", ".scheduler.", ".cache.")
+    assert canary.encode() not in answer.body
+    assert canary not in str(answer.headers)
+    assert jobs
+    for msg in jobs:
+        assert canary.encode() not in msg.data
+        assert set(msg.headers) <= {"traceparent", "tracestate"}, msg.headers
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tools", [{"type": "function", "function": {"name": "f"}}]),
+        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "s", "schema": {}}}),
+        ("logprobs", True),
+        ("n", 2),
+        ("logit_bias", {"5": 1}),
+        ("echo", True),
+        ("best_of", 3),
+        ("prompt_logprobs", -1),
+    ],
+)
+def test_what_is_not_there_yet_is_a_400_that_names_it(stack: Stack, field: str, value: Any) -> None:
+    answer = ask(stack, [QUESTION], **{field: value})
+    assert answer.status == 400
+    assert answer.error["code"] == "unsupported_parameter"
+    assert answer.error["param"] == field
+
+
+def test_neutral_values_of_what_is_not_there_yet_pass(stack: Stack) -> None:
+    """SDKs send defaults."""
+    answer = ask(
+        stack, [QUESTION], n=1, logprobs=False, tools=[], response_format={"type": "text"}, logit_bias={}
+    )
+    assert answer.status == 200, answer.body
