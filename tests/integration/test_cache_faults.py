@@ -14,6 +14,7 @@ from sub100_proto.fleet import ServiceStatus
 from sub100_shared.bus import Bus, Incoming
 from sub100_shared.lifecycle import Runtime
 
+NUM_HANGS = 5
 DIGEST = hashlib.sha256(b"a prompt").digest()
 
 
@@ -125,13 +126,13 @@ async def test_cache_keeps_its_connections_when_answers_are_late(
         Redis.from_url(own_redis_server.url) as redis,
     ):
         await client.stored(DIGEST)
-        num_connections = []
-        for _ in range(3):
+        for _ in range(NUM_HANGS):
             own_redis_server.pause()
             for _ in range(MAX_SLOW - 1):
                 assert is_unavailable(await client.look_up(DIGEST, allotted_ms=2))
             own_redis_server.resume()
             await client.reply_until(DIGEST, lambda reply: isinstance(reply, CacheHit))
-            num_connections.append((await redis.info("stats"))["total_connections_received"])
+        num_connections = (await redis.info("stats"))["total_connections_received"]
 
-    assert num_connections[1] == num_connections[0] == num_connections[2]
+    # As many as were ever busy at once, the probe's and the test's own; not one more for each late answer.
+    assert num_connections <= MAX_SLOW + 5 < NUM_HANGS * (MAX_SLOW - 1)
