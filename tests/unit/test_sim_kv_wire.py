@@ -10,7 +10,8 @@ import pytest
 from sub100_engine.sim import Faults
 from sub100_engine.sim import kv_wire as wire
 from sub100_engine.sim.block_pool import BlockPool
-from sub100_engine.sim.kv_wire import KvListener, KvUnavailable, kv_payload, pull
+from sub100_engine.sim.kv_pull import KvPuller
+from sub100_engine.sim.kv_wire import KvListener, KvUnavailable, kv_payload
 from sub100_engine.sim.leases import LeaseBook
 from sub100_proto.kv import KvHandle
 
@@ -55,7 +56,11 @@ async def producer() -> AsyncIterator[Producer]:
 
 
 async def fetch(handle: KvHandle, *, secret: bytes = SECRET, expected: bytes = PAYLOAD) -> None:
-    await pull(handle, "layout", secret, expected, len(PROMPT), timeout_s=2.0)
+    puller = KvPuller("layout", secret)
+    try:
+        await puller.pull(handle, expected, len(PROMPT), timeout_s=2.0)
+    finally:
+        puller.close()
 
 
 async def test_pull_confirms_and_frees_the_blocks(producer: Producer) -> None:
@@ -63,6 +68,29 @@ async def test_pull_confirms_and_frees_the_blocks(producer: Producer) -> None:
     async with asyncio.timeout(2):
         await producer.pulled.wait()
     assert producer.pool.num_held == 0
+
+
+async def test_puller_keeps_its_connection_and_replaces_it_when_the_producer_comes_back(
+    producer: Producer,
+) -> None:
+    puller = KvPuller("layout", SECRET)
+    gone = msgspec.structs.replace(producer.hand_over(), key="unknown")
+    with pytest.raises(KvUnavailable, match="unknown"):
+        await puller.pull(gone, PAYLOAD, len(PROMPT), timeout_s=2.0)
+    for _ in range(3):
+        await puller.pull(producer.hand_over(), PAYLOAD, len(PROMPT), timeout_s=2.0)
+        async with asyncio.timeout(2):
+            await producer.pulled.wait()
+        producer.pulled.clear()
+    assert producer.listener.num_connections == 1
+
+    await producer.listener.stop()
+    with pytest.raises(KvUnavailable) as lost:
+        await puller.pull(producer.hand_over(), PAYLOAD, len(PROMPT), timeout_s=2.0)
+    assert lost.value.code == "kv_load_failed"
+    await producer.listener.start("127.0.0.1")
+    await puller.pull(producer.hand_over(), PAYLOAD, len(PROMPT), timeout_s=2.0)
+    puller.close()
 
 
 async def test_pull_is_refused_without_the_deployments_secret_and_keeps_the_lease(producer: Producer) -> None:

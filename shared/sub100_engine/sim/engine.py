@@ -22,8 +22,9 @@ from .block_pool import BlockPool
 from .clock import Clock, MonotonicClock
 from .config import SimConfig
 from .faults import Faults
+from .kv_pull import KvPuller
 from .kv_wire import KvListener as KvServer
-from .kv_wire import KvUnavailable, kv_payload, pull
+from .kv_wire import KvUnavailable, kv_payload
 from .leases import LeaseBook
 from .sequence import Sequence
 from .timing import TimingModel
@@ -45,7 +46,6 @@ class SimEngine:
         faults: Faults | None = None,
     ) -> None:
         self._config = config
-        self._secret = secret
         self._clock = clock or MonotonicClock()
         self._answers = answers
         self.faults = faults or Faults(
@@ -57,6 +57,7 @@ class SimEngine:
         self._batch = Batch(self._pool, config.block_size, config.max_num_seqs, config.max_chunk_tokens)
         self._leases = LeaseBook(self._pool, config.lease_s)
         self._server = KvServer(self._leases, config.layout, secret, self._on_pulled, self.faults)
+        self._puller = KvPuller(config.layout, secret)
         self._timing = TimingModel()
         self._sequences: dict[str, Sequence] = {}
         self._refused: dict[str, asyncio.Handle] = {}
@@ -138,6 +139,7 @@ class SimEngine:
         await asyncio.gather(*tasks, return_exceptions=True)
         for sequence in list(self._sequences.values()):
             self._fail(sequence, "worker_lost", "the engine was stopped")
+        self._puller.close()
         await self._server.stop()
 
     # -- submitting and ending
@@ -340,7 +342,7 @@ class SimEngine:
         try:
             expected = kv_payload(work.prompt, self._config.block_size, work.salt)
             timeout_s = min(self._config.pull_timeout_s, work.kv.lease_s)
-            await pull(work.kv, self._config.layout, self._secret, expected, len(work.prompt), timeout_s)
+            await self._puller.pull(work.kv, expected, len(work.prompt), timeout_s)
         except KvUnavailable as gone:
             if not sequence.is_done:
                 self._pulls.pop(work.attempt, None)

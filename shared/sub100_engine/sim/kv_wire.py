@@ -1,4 +1,4 @@
-"""Handed-over KV on its way: a listener at the producer, a pull at the consumer, over TCP.
+"""Handed-over KV on its way over TCP: the messages, and the listener at the producer.
 
 ::
 
@@ -8,14 +8,14 @@
 
 ``proof`` is the HMAC of the key under the deployment's secret: a handle alone, read off the bus, opens
 nothing. A consumer that leaves or stalls before the last byte costs the producer nothing but the lease;
-one that asks for nothing is hung up on after REQUEST_TIMEOUT_S.
+one that asks for nothing is hung up on after REQUEST_TIMEOUT_S. A connection carries one pull after the
+other and is closed after IDLE_TIMEOUT_S without one.
 
 The payload is small (32 bytes a block) but it is a function of all tokens and the salt, so a consumer
 knows whether it holds the KV of exactly its prompt.
 """
 
 import asyncio
-import contextlib
 import hmac
 import struct
 from collections.abc import Callable
@@ -25,7 +25,6 @@ from typing import Final
 import msgspec
 
 from sub100_proto import blocks, tokens
-from sub100_proto.kv import KvHandle
 
 from .faults import Faults
 from .leases import LeaseBook
@@ -33,7 +32,8 @@ from .leases import LeaseBook
 MAX_REQUEST: Final = 1024
 MAX_REPLY: Final = 64 * 2**20
 REQUEST_TIMEOUT_S: Final = 5.0
-_ACK: Final = b"\x01"
+IDLE_TIMEOUT_S: Final = 60.0
+ACK: Final = b"\x01"
 _LENGTH: Final = struct.Struct("<I")
 
 
@@ -63,7 +63,6 @@ class PullReply(msgspec.Struct, frozen=True):
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_request: Final = msgspec.msgpack.Decoder(PullRequest).decode
-_decode_reply: Final = msgspec.msgpack.Decoder(PullReply).decode
 
 
 def kv_payload(prompt: list[int], block_size: int, salt: str) -> bytes:
@@ -102,6 +101,10 @@ class KvListener:
         self._pulls: dict[asyncio.Task[None], str] = {}
         self.endpoint = ""
 
+    @property
+    def num_connections(self) -> int:
+        return len(self._pulls)
+
     async def start(self, host: str) -> None:
         """Raises OSError."""
         self._server = await asyncio.start_server(self._serve, host, 0)
@@ -127,17 +130,14 @@ class KvListener:
         assert task is not None
         self._pulls[task] = ""
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                request = _decode_request(await _receive(reader, MAX_REQUEST))
-            self._pulls[task] = request.key
-            reply = self._answer(request)
-            if self._faults.stall_kv:
-                await reader.read(1)
-                return
-            _send(writer, _encode(reply))
-            await writer.drain()
-            if not reply.code and await reader.readexactly(1) == _ACK:
-                self._on_pulled(request.key)
+            timeout_s = REQUEST_TIMEOUT_S
+            while True:
+                async with asyncio.timeout(timeout_s):
+                    request = _decode_request(await receive(reader, MAX_REQUEST))
+                self._pulls[task] = request.key
+                await self._serve_one(request, reader, writer)
+                self._pulls[task] = ""
+                timeout_s = IDLE_TIMEOUT_S
         except asyncio.CancelledError:
             writer.transport.abort()  # the lease is over; a stalled peer must not hold the socket
         except (OSError, EOFError, ValueError, msgspec.MsgspecError):
@@ -145,6 +145,18 @@ class KvListener:
         finally:
             del self._pulls[task]
             writer.close()
+
+    async def _serve_one(
+        self, request: PullRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Raises EOFError when the consumer leaves without a confirmation."""
+        reply = self._answer(request)
+        if self._faults.stall_kv:
+            await reader.readexactly(1)
+        send(writer, _encode(reply))
+        await writer.drain()
+        if not reply.code and await reader.readexactly(1) == ACK:
+            self._on_pulled(request.key)
 
     def _answer(self, request: PullRequest) -> PullReply:
         if not hmac.compare_digest(request.proof, prove(self._secret, request.key)):
@@ -158,48 +170,11 @@ class KvListener:
         return PullReply(num_tokens=lease.num_tokens, payload=payload)
 
 
-async def pull(
-    handle: KvHandle, layout: str, secret: bytes, expected: bytes, num_tokens: int, timeout_s: float
-) -> None:
-    """Fetch the KV of a prompt and confirm it; raises KvUnavailable, never returns another's KV.
-
-    ``timeout_s`` bounds all of it, the connection included.
-    """
-    if handle.connector != "sim" or handle.layout != layout:
-        raise KvUnavailable("kv_load_failed", f"{handle.connector} KV of layout {handle.layout}")
-    if handle.num_tokens != num_tokens:
-        raise KvUnavailable("kv_load_failed", f"KV of {handle.num_tokens} tokens for {num_tokens}")
-    host, _, port = handle.endpoint.rpartition(":")
-    request = PullRequest(handle.key, layout, prove(secret, handle.key))
-    try:
-        async with asyncio.timeout(timeout_s):
-            await _fetch(host, int(port), request, expected, num_tokens)
-    except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:  # TimeoutError is an OSError
-        raise KvUnavailable("kv_load_failed", str(error) or type(error).__name__) from error
-
-
-async def _fetch(host: str, port: int, request: PullRequest, expected: bytes, num_tokens: int) -> None:
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        _send(writer, _encode(request))
-        reply = _decode_reply(await _receive(reader, MAX_REPLY))
-        if reply.code:
-            raise KvUnavailable(reply.code, reply.reason)
-        if reply.num_tokens != num_tokens or reply.payload != expected:
-            raise KvUnavailable("kv_load_failed", "checksum mismatch: the KV of another prompt")
-        writer.write(_ACK)
-        await writer.drain()
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-
-
-def _send(writer: asyncio.StreamWriter, frame: bytes) -> None:
+def send(writer: asyncio.StreamWriter, frame: bytes) -> None:
     writer.write(_LENGTH.pack(len(frame)) + frame)
 
 
-async def _receive(reader: asyncio.StreamReader, limit: int) -> bytes:
+async def receive(reader: asyncio.StreamReader, limit: int) -> bytes:
     (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
     if length > limit:
         raise ValueError(f"frame of {length} bytes")
