@@ -1,6 +1,7 @@
 """Who is in the fleet: joining, lapsing, new lives, workers that do not fit their pool."""
 
 import logging
+from typing import Any
 
 import pytest
 from tests.unit.scheduler_beats import beat
@@ -63,7 +64,7 @@ def test_heartbeat_of_an_older_life_is_ignored() -> None:
     ids=["layout", "block_size", "model"],
 )
 def test_worker_that_cannot_hand_kv_over_is_refused_and_named_once(
-    other: dict[str, object], caplog: pytest.LogCaptureFixture
+    other: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet = Fleet()
     fleet.observe(beat("a"), 0)
