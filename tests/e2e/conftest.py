@@ -17,6 +17,10 @@ from sub100_local.tiny_model import make
 ENGINE = "vllm" if importlib.util.find_spec("vllm") else "sim"
 MODEL = "test-model"
 
+sim_only = pytest.mark.skipif(
+    ENGINE != "sim", reason="scripts the engine: run with the simulated one, in its own environment"
+)
+
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
