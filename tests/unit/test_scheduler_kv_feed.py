@@ -3,7 +3,7 @@
 from tests.unit.scheduler_beats import beat
 
 from sub100_proto.fleet import KvDump, KvEvents
-from sub100_scheduler.kv_feed import MAX_WAITING, KvFeed
+from sub100_scheduler.kv_feed import MAX_WAITING, STEP_BLOCKS, KvFeed
 from sub100_scheduler.prefix_index import PrefixIndex
 
 
@@ -134,4 +134,35 @@ def test_blocks_are_taken_once_a_starting_worker_knows_how_many_it_has() -> None
     kv_feed.on_dump(dump(0, b""))
     kv_feed.on_heartbeat(beat("a", num_blocks=100))
     kv_feed.on_events(events(1, stored=h(1)))
+    assert index.match(h(1)) == {"a": 1}
+
+
+def test_large_dump_is_taken_in_steps_and_events_wait_for_its_end() -> None:
+    kv_feed, index = feed(synced_at=None)
+    names = range(1, 2 * STEP_BLOCKS + 2)
+    steps = kv_feed.load_dump(dump(1, h(*names)))
+    next(steps)
+    assert index.num_blocks("a") == STEP_BLOCKS
+    kv_feed.on_events(events(2, removed=h(2), stored=h(9_999)))
+    assert kv_feed.wanting == ["a"]
+    assert sum(1 for _ in steps) == 2
+    assert kv_feed.wanting == []
+    assert index.num_blocks("a") == len(names)
+    assert index.match(h(1, 2)) == {"a": 1}
+
+
+def test_dump_ends_when_its_worker_comes_back_in_between() -> None:
+    kv_feed, index = feed(synced_at=None)
+    steps = kv_feed.load_dump(dump(1, h(*range(2 * STEP_BLOCKS))))
+    next(steps)
+    kv_feed.join(beat("a", epoch=2))
+    assert list(steps) == []
+    assert index.num_blocks("a") == 0
+    assert kv_feed.wanting == ["a"]
+
+
+def test_ragged_dump_changes_nothing() -> None:
+    kv_feed, index = feed()
+    kv_feed.on_events(events(1, stored=h(1)))
+    kv_feed.on_dump(dump(2, b"123"))
     assert index.match(h(1)) == {"a": 1}

@@ -55,7 +55,8 @@ class DumpRequester:
                 return
             subject = subjects.control(self._region, worker.heartbeat.role, worker_id)
             reply = await self._bus.request(subject, codec.encode(DumpKv()), timeout_s=self._timeout_s)
-            self._view.feed.on_dump(codec.decode_kv_dump(reply.data))
+            for _ in self._view.feed.load_dump(codec.decode_kv_dump(reply.data)):
+                await asyncio.sleep(0)  # place requests go first
         except (NoResponders, ReplyTimeout, Refused, msgspec.MsgspecError) as error:
             _log.info("no KV dump", extra={"worker_id": worker_id, "error": str(error)})
         finally:

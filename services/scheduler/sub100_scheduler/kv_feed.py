@@ -8,8 +8,10 @@ one that is still ahead at the *next* heartbeat is a loss.
 
 import logging
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
+from sub100_proto.blocks import HASH_BYTES
 from sub100_proto.fleet import Heartbeat, KvDump, KvEvents
 
 from .prefix_index import PrefixIndex
@@ -17,6 +19,8 @@ from .prefix_index import PrefixIndex
 _log = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 256
+STEP_BLOCKS: Final = 2_048
+"""Blocks of a dump that are taken in at once: about a millisecond."""
 
 
 class _Follow:
@@ -76,14 +80,25 @@ class KvFeed:
 
     def on_dump(self, dump: KvDump) -> None:
         """Replace the content; an older dump than what is known, or of another life, changes nothing."""
+        for _ in self.load_dump(dump):
+            pass
+
+    def load_dump(self, dump: KvDump) -> Iterator[None]:
+        """``on_dump`` in steps, for a large one: events wait until the last step, and a worker that left
+        or came back between two steps ends it."""
         follow = self._follows.get(dump.worker_id)
         if follow is None or follow.epoch != dump.epoch or dump.seq < follow.seq:
             return
-        try:
-            self._index.replace(dump.worker_id, dump.hashes)
-        except ValueError as error:
-            _log.error("unreadable KV dump", extra={"worker_id": dump.worker_id, "error": str(error)})
+        if len(dump.hashes) % HASH_BYTES:
+            _log.error("unreadable KV dump", extra={"worker_id": dump.worker_id})
             return
+        follow.is_synced = False
+        self._index.replace(dump.worker_id, b"")
+        for start in range(0, len(dump.hashes), STEP_BLOCKS * HASH_BYTES):
+            self._index.store(dump.worker_id, dump.hashes[start : start + STEP_BLOCKS * HASH_BYTES])
+            yield
+            if self._follows.get(dump.worker_id) is not follow:
+                return
         follow.seq = dump.seq
         follow.is_synced = True
         waiting, follow.waiting = follow.waiting, deque(maxlen=MAX_WAITING)

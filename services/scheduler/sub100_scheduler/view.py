@@ -16,7 +16,7 @@ from .predictor import Predictor
 from .prefix_index import PrefixIndex
 
 STALL_MS: Final = 500.0
-SWEEP_ENTRIES: Final = 5_000
+SWEEP_ENTRIES: Final = 2_000
 
 
 class RegionView:
