@@ -35,6 +35,9 @@ REFUSED_CODES: Final = {
     "no_capacity": 503,
     "queue_full": 503,
     "draining": 503,
+    "stale_epoch": 503,
+    "misplaced": 503,
+    "duplicate_attempt": 503,
     "bus_unavailable": 503,
     "scheduler_unavailable": 503,
 }

@@ -14,6 +14,7 @@ from sub100_proto.fleet import KvEvents
 from sub100_proto.jobs import Accepted, Busy, ReleaseKv, Resend
 from sub100_proto.stream import Tokens
 from sub100_shared.bus import Bus, Incoming
+from sub100_shared.errors import http_status
 
 SLOW = {"SIM_DELAY_MS": "15"}
 
@@ -163,6 +164,20 @@ async def test_workers_refuse_at_their_bound_and_for_another_life(fleet: Fleet, 
     await ingress.abort(decode, running[0])
     await ingress.dump(decode)
     assert await code(1) == ""
+
+
+async def test_workers_refuse_jobs_that_are_not_for_them(fleet: Fleet, ingress: Ingress) -> None:
+    decode = await fleet.start("decode", DECODE_MAX_MODEL_LEN="512")
+    fitting = ingress.decode_job(decode, prompt(20))
+    for job in (
+        ingress.prefill_job(decode, prompt(20)),
+        msgspec.structs.replace(fitting, model="another"),
+        ingress.decode_job(decode, prompt(512)),
+    ):
+        claim = await ingress.claimed(await ingress.send(decode, job))
+        assert claim == Busy(worker_id=decode.worker_id, epoch=decode.epoch, code="misplaced")
+        assert http_status(claim.code) == 503
+    await ingress.over(await ingress.send(decode, fitting))
 
 
 async def test_workers_survive_jobs_that_make_no_sense(fleet: Fleet, ingress: Ingress, region: str) -> None:
