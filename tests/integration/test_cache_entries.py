@@ -190,3 +190,4 @@ async def test_cache_span_is_a_child_of_the_caller_and_tells_the_outcome(
     assert [span.name for span in spans] == [semconv.CACHE_SERVE] * 2
     assert {span.parent.trace_id for span in spans if span.parent} == {context.trace_id}
     assert [(span.attributes or {})[semconv.CACHE_OUTCOME] for span in spans] == ["absent", "exact"]
+    assert {(span.attributes or {})[semconv.REQUEST_ID] for span in spans} == {"r1"}

@@ -65,16 +65,19 @@ class CacheService:
         start_ms = self._clock()
         span = self._runtime.telemetry.start(semconv.CACHE_SERVE, extract(msg.headers), kind=SpanKind.SERVER)
         try:
-            reply = await self._look_up(msg.data)
+            reply = await self._look_up(msg.data, span)
             spent_ms = self._clock() - start_ms
             _describe(span, reply, spent_ms)
             return codec.encode(msgspec.structs.replace(reply, spent_ms=spent_ms))
         finally:
             span.end()
 
-    async def _look_up(self, data: bytes) -> CacheReply:
+    async def _look_up(self, data: bytes, span: Span) -> CacheReply:
         try:
             lookup = codec.decode_cache_lookup(data)
+            if span.is_recording():
+                span.set_attribute(semconv.REQUEST_ID, lookup.request_id)
+                span.set_attribute(semconv.HOP, semconv.HOP_CACHE)
             allotted_ms = min(self._config.max_lookup_ms, max(MIN_LOOKUP_MS, lookup.budget.allotted_ms))
             found = await self._store.get(lookup.tenant, lookup.digest, allotted_ms / 1e3)
         except StoreUnavailable:
