@@ -39,7 +39,7 @@ class Client:
         digest: bytes,
         *,
         tenant: str = "",
-        allotted_ms: float = 1000.0,
+        allotted_ms: float = 5000.0,
         headers: dict[str, str] | None = None,
     ) -> CacheReply:
         lookup = CacheLookup(
@@ -88,7 +88,7 @@ async def running_cache(
     telemetry: Telemetry | None = None,
 ) -> AsyncIterator[Runtime]:
     """Started as the lifecycle starts it and ended in the lifecycle's order."""
-    config = config or CacheConfig(probe_interval_s=0.05)
+    config = config or CacheConfig(probe_interval_s=0.05, max_lookup_ms=5_000)
     bus = await Bus.connect(nats.url, name="cache")
     common = Common(region=region, redis_url=redis_url, instance=f"cache-{secrets.token_hex(4)}")
     telemetry = telemetry or Telemetry.create("cache", common.instance, region, {})

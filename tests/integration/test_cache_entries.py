@@ -26,7 +26,7 @@ OTHER = hashlib.sha256(b"another prompt").digest()
 async def client(
     nats_server: Server, redis_server: Server, bus: Bus, region: str, tenant: str
 ) -> AsyncIterator[Client]:
-    config = CacheConfig(max_ttl_s=100, max_answer_bytes=1000)
+    config = CacheConfig(max_ttl_s=100, max_answer_bytes=1000, max_lookup_ms=5_000)
     async with running_cache(nats_server, redis_server.url, region, config=config):
         yield Client(bus, region, tenant)
 
