@@ -1,0 +1,14 @@
+"""vLLM behind the Engine protocol; the only package that imports vllm and torch.
+
+Two processes share it. Ours: ``engine`` (the adapter), ``attempts`` (one task each), ``kv_feed`` (KV
+events), ``stats`` (load, counters, transfer reports). vLLM's EngineCore loads ``connector`` by its module
+path: ``scheduling`` and ``hand_over`` are its scheduler and worker halves, ``exporter`` and ``puller`` move
+the bytes, ``leases`` keeps blocks pinned, ``runner_patch`` lets output tokens arrive with a request.
+"""
+
+import os
+
+# vLLM reads these at import; what depends on the configuration is set by ``environment`` before the child.
+os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # its lines go where ours go
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+os.environ["VLLM_NO_USAGE_STATS"] = "1"

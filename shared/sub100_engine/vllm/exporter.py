@@ -1,0 +1,220 @@
+"""Serves pinned KV to decode workers: over TCP, or by shared memory to those on this host.
+
+Threads, since it lives in the engine's process beside a loop that is not ours: one per listener and one
+per connection, all bounded; their time goes to copies and socket calls, which release the interpreter.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from .arena import Arena, as_bytes, words
+from .kv_memory import KvMemory, Words, checksum
+from .leases import Lease, LeaseOver, Leases
+from .wire import (
+    ACK,
+    Channel,
+    Granted,
+    PeerError,
+    Pull,
+    Refused,
+    Release,
+    Released,
+    prove_as_exporter,
+    request_decoder,
+)
+
+_log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS: Final = 64
+_PROOF_TIMEOUT_S: Final = 5.0
+_IDLE_TIMEOUT_S: Final = 300.0
+_MAX_SEND_S: Final = 30.0
+
+
+class Exporter:
+    """``start`` binds and returns the TCP port; ``stop`` ends all threads and is idempotent."""
+
+    def __init__(self, memory: KvMemory, leases: Leases, key: bytes) -> None:
+        self._memory = memory
+        self._leases = leases
+        self._key = key
+        self._listeners: list[socket.socket] = []
+        self._socket_path: Path | None = None
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._connections: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._is_stopped = False
+
+    def start(self, host: str, port: int, socket_path: Path | None) -> int:
+        """Listen on ``host`` and, if given, on a Unix socket (made private by its directory)."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        tcp = socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
+        self._listeners.append(tcp)
+        if socket_path is not None:
+            local = socket.socket(socket.AF_UNIX)
+            self._listeners.append(local)
+            local.bind(str(socket_path))
+            socket_path.chmod(0o600)
+            local.listen(MAX_CONNECTIONS)
+            self._socket_path = socket_path
+        for listener in self._listeners:
+            self._spawn("kv-accept", self._accept, listener)
+        bound: int = tcp.getsockname()[1]
+        return bound
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            sockets = [*self._listeners, *self._connections]
+        for sock in sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        if self._socket_path is not None:
+            self._socket_path.unlink(missing_ok=True)
+
+    def _spawn(self, name: str, target: Callable[[socket.socket], None], sock: socket.socket) -> None:
+        threading.Thread(target=target, args=(sock,), name=name, daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while not self._is_stopped:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                if self._is_stopped:
+                    return
+                continue
+            if not self._slots.acquire(blocking=False):
+                connection.close()
+                continue
+            with self._lock:
+                self._connections.add(connection)
+            self._spawn("kv-export", self._converse, connection)
+
+    def _converse(self, connection: socket.socket) -> None:
+        session = _Session(Channel(connection), self._memory, self._leases)
+        try:
+            session.channel.settimeout(_PROOF_TIMEOUT_S)
+            prove_as_exporter(session.channel, self._key)
+            while not self._is_stopped:
+                session.channel.settimeout(_IDLE_TIMEOUT_S)
+                session.answer(session.channel.receive(request_decoder))
+        except PeerError as error:
+            _log.debug("kv_peer_left: %s", error)
+        except OSError as error:
+            _log.info("kv_connection_lost: %s", error)
+        except Exception:
+            _log.exception("kv_export_failed")
+        finally:
+            session.close()
+            with self._lock:
+                self._connections.discard(connection)
+            self._slots.release()
+
+
+class _Session:
+    """One connection and the buffers that it uses again and again."""
+
+    def __init__(self, channel: Channel, memory: KvMemory, leases: Leases) -> None:
+        self.channel = channel
+        self._memory = memory
+        self._leases = leases
+        self._arena: Arena | None = None
+        self._frame: Words = words(0)
+
+    def close(self) -> None:
+        self.channel.close()
+        if self._arena is not None:
+            self._arena.close()
+
+    def answer(self, request: Pull | Release) -> None:
+        if isinstance(request, Release):
+            self._leases.end(request.key, "released")
+            self.channel.send(Released())
+            return
+        try:
+            lease = self._leases.open(request.key)
+            fault = _fault(request, lease, self._memory.layout)
+            if fault:
+                self.channel.send(Refused("kv_load_failed", fault))
+                return
+        except LeaseOver as over:
+            self.channel.send(Refused("kv_expired", str(over)))
+            return
+        self._send(request, lease)
+
+    def _send(self, request: Pull, lease: Lease) -> None:
+        """Grant, send frame by frame, wait for the acknowledgement; raises OSError.
+
+        A lease that ends meanwhile cuts the connection: the puller's load fails, its blocks are thrown
+        away, and ours are free as soon as the copy in progress is done.
+        """
+        num_bytes = self._memory.block_bytes * request.num_blocks
+        self.channel.settimeout(min(_MAX_SEND_S, self._leases.remaining_s(lease)))
+        arena = self._grant(num_bytes)
+        offset = 0
+        for layer in range(len(self._memory.layers)):
+            num_words = self._memory.num_words(layer, request.num_blocks)
+            if arena is not None:
+                out = arena.words[offset : offset + num_words]
+            else:
+                if self._frame.size < num_words + 1:
+                    self._frame = words(num_words)
+                out = self._frame[1 : num_words + 1]
+            self._gather(layer, request, lease, out)
+            digest = checksum(request.key, layer, out)
+            if arena is not None:
+                self.channel.write(digest)
+            else:
+                self._frame[0] = np.frombuffer(digest, np.uint64)[0]
+                self.channel.write(as_bytes(self._frame[: num_words + 1]))
+            offset += num_words
+        self.channel.settimeout(min(_MAX_SEND_S, self._leases.remaining_s(lease)))
+        if self.channel.read(1) != ACK:
+            raise PeerError("no acknowledgement")
+        self._leases.end(request.key, "pulled")
+
+    def _grant(self, num_bytes: int) -> Arena | None:
+        if not self.channel.is_local:
+            self.channel.send(Granted(num_bytes))
+            return None
+        is_new = self._arena is None or self._arena.num_bytes < num_bytes
+        if is_new:
+            if self._arena is not None:
+                self._arena.close()
+            self._arena = Arena.create(num_bytes)
+        arena = self._arena
+        assert arena is not None
+        self.channel.send(Granted(num_bytes, shared=True, arena_bytes=arena.num_bytes if is_new else 0))
+        if is_new:
+            socket.send_fds(self.channel.socket, [b"F"], [arena.descriptor])
+        return arena
+
+    def _gather(self, layer: int, request: Pull, lease: Lease, out: Words) -> None:
+        try:
+            with self._leases.reading(lease) as block_ids:
+                wanted = block_ids[request.first_block : request.first_block + request.num_blocks]
+                self._memory.gather(layer, wanted, out)
+        except LeaseOver as over:
+            raise PeerError(str(over)) from over
+
+
+def _fault(request: Pull, lease: Lease, layout: str) -> str:
+    """Why this puller must not have this lease's KV; empty if it may."""
+    if request.layout != layout:
+        return f"layout {request.layout} is not {layout}"
+    if request.prompt != lease.prompt:
+        return "KV of another prompt"
+    last = request.first_block + request.num_blocks
+    if request.first_block < 0 or request.num_blocks < 1 or last != len(lease.block_ids):
+        return f"blocks {request.first_block}..{last} of {len(lease.block_ids)}"
+    return ""

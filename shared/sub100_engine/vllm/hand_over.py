@@ -1,0 +1,154 @@
+"""The worker half of the hand-over: pins and serves our blocks, pulls other workers' into them.
+
+vLLM calls in on its step thread; pulls run on a few threads of ours, so that steps go on meanwhile.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from .exporter import Exporter
+from .kv_memory import KvMemory
+from .leases import Leases
+from .orders import Orders, Place, PullOrder, TransferReport
+from .puller import SOCKET_NAME, KvPullError, Peers, Puller, host_id
+
+_log = logging.getLogger(__name__)
+
+_NUM_PULL_THREADS: Final = 4
+
+
+class TransferSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The adapter's word to the connector; ``key_file`` holds the transfer key (never the key itself)."""
+
+    host: str
+    port: int
+    advertise: str
+    key_file: str
+    runtime_dir: str
+    use_shared_memory: bool
+    lease_s: float
+    pull_timeout_s: float
+    description: str
+
+
+@dataclass
+class Results:
+    """What ended since the last step: requests by the engine's id."""
+
+    sent: set[str] = field(default_factory=set)
+    received: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+
+
+class HandOver:
+    """``open`` once the KV cache exists -> ``obey`` and ``results`` each step -> ``close``."""
+
+    def __init__(self, settings: TransferSettings) -> None:
+        self._settings = settings
+        self._key = Path(settings.key_file).read_bytes()
+        self._peers = Peers(self._key, settings.use_shared_memory)
+        self._leases = Leases(settings.lease_s, time.monotonic)
+        self._threads = ThreadPoolExecutor(_NUM_PULL_THREADS, thread_name_prefix="kv-pull")
+        self._lock = threading.Lock()
+        self._results = Results()
+        self._reports: list[TransferReport] = []
+        self._pinned: set[str] = set()
+        self._finished: set[str] = set()
+        self._ended: set[str] = set()
+        self._exporter: Exporter | None = None
+        self._puller: Puller | None = None
+        self.place: Place | None = None
+
+    def open(self, memory: KvMemory) -> None:
+        """Start serving; raises OSError if the address is taken."""
+        settings = self._settings
+        socket_path = Path(settings.runtime_dir) / SOCKET_NAME if settings.use_shared_memory else None
+        self._exporter = Exporter(memory, self._leases, self._key)
+        port = self._exporter.start(settings.host, settings.port, socket_path)
+        self._puller = Puller(memory, self._peers, settings.pull_timeout_s)
+        self.place = Place(
+            endpoint=f"{settings.advertise or settings.host}:{port}",
+            host_id=host_id(),
+            shm=settings.runtime_dir if socket_path else "",
+            layout=memory.layout,
+            block_bytes=memory.block_bytes,
+        )
+
+    def discard(self, orders: Orders) -> None:
+        """Forget leases of requests that ended without a hand-over; the engine has their blocks again."""
+        for key, owner in orders.discards:
+            self._leases.end(key, "discarded")
+            for owners in (self._ended, self._finished, self._pinned):
+                owners.discard(owner)
+
+    def start_pulls(self, orders: Orders) -> None:
+        for order in orders.pulls:
+            self._threads.submit(self._pull, order)
+        for handle in orders.releases:
+            self._threads.submit(self._peers.release, handle)
+
+    def pin(self, orders: Orders) -> None:
+        """The step that completes these prompts has run: their KV may be pulled."""
+        for order in orders.pins:
+            self._pinned.add(order.owner)
+            self._leases.pin(order.key, order.owner, order.prompt, order.block_ids)
+
+    def take_results(self, finished: set[str]) -> Results:
+        """``finished``: requests that the engine ended since the last step. vLLM wants to hear of a sent
+        request only once it has ended, and its core dies of one that it has forgotten."""
+        ended = self._leases.take_ended()
+        with self._lock:
+            results, self._results = self._results, Results()
+            self._reports.extend(TransferReport(key=lease.key, outcome=lease.outcome) for lease in ended)
+        self._finished.update(self._pinned & finished)
+        self._ended.update(lease.owner for lease in ended)
+        results.sent = self._ended & self._finished
+        for owners in (self._ended, self._finished, self._pinned):
+            owners -= results.sent
+        return results
+
+    def take_reports(self) -> list[Mapping[str, Any]]:
+        with self._lock:
+            reports, self._reports = self._reports, []
+        return [msgspec.to_builtins(report) for report in reports]
+
+    def close(self) -> None:
+        if self._exporter is not None:
+            self._exporter.stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._peers.close()
+
+    def _pull(self, order: PullOrder) -> None:
+        """Never raises: a load that is not told as received would hold its request for ever."""
+        started_s = time.monotonic()
+        outcome, reason, num_bytes = "pulled", "", 0
+        try:
+            if self._puller is None:
+                raise KvPullError("kv_load_failed", "no KV cache yet")
+            num_bytes = self._puller.pull(order.handle, order.prompt, order.first_block, order.block_ids)
+        except KvPullError as error:
+            outcome, reason = error.code, str(error)
+        except Exception as error:
+            _log.exception("kv_pull_failed")
+            outcome, reason = "kv_load_failed", type(error).__name__
+        report = TransferReport(
+            attempt=order.attempt,
+            outcome=outcome,
+            reason=reason,
+            duration_ms=(time.monotonic() - started_s) * 1e3,
+            num_tokens=order.num_tokens if outcome == "pulled" else 0,
+            num_bytes=num_bytes,
+        )
+        with self._lock:
+            self._reports.append(report)
+            self._results.received.add(order.owner)
+            if outcome != "pulled":
+                self._results.failed.add(order.owner)

@@ -1,0 +1,252 @@
+"""Fetches KV from a prefill worker into our own blocks, over pooled connections.
+
+Every failure is an error with a code of shared.errors; nothing is recomputed or guessed. Bytes may land
+in our blocks before a later frame fails: the load as a whole then fails and the blocks are never used.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from sub100_proto.kv import KvHandle
+
+from .arena import Arena, as_bytes, words
+from .kv_memory import KvMemory, Words, checksum
+from .wire import ACK, Channel, Granted, PeerError, Pull, Refused, Release, prove_as_puller, reply_decoder
+
+_log = logging.getLogger(__name__)
+
+CONNECTOR: Final = "sub100-pull-1"
+SOCKET_NAME: Final = "kv.sock"
+_MAX_IDLE: Final = 16
+_CONNECT_TIMEOUT_S: Final = 2.0
+
+
+class KvPullError(Exception):
+    """The KV cannot be had; ``code`` is ``kv_expired`` or ``kv_load_failed``."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def host_id() -> str:
+    """Names this machine's kernel since its boot: only under one kernel can memory be shared."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        boot = socket.gethostname()
+    return blake2b(boot.encode(), digest_size=8).hexdigest()
+
+
+class _Connection:
+    """A proven connection, and its side of the buffers that are used again."""
+
+    def __init__(self, address: str, channel: Channel) -> None:
+        self.address = address
+        self.channel = channel
+        self.arena: Arena | None = None
+        self.frame: Words = words(0)
+
+    def close(self) -> None:
+        self.channel.close()
+        if self.arena is not None:
+            self.arena.close()
+
+
+class Peers:
+    """Connections to exporters by address; idle ones are kept. Thread-safe."""
+
+    def __init__(self, key: bytes, use_shared_memory: bool = True) -> None:
+        self._key = key
+        self._host_id = host_id() if use_shared_memory else ""
+        self._idle: list[_Connection] = []
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def ask(
+        self, handle: KvHandle, request: Pull | Release, timeout_s: float
+    ) -> tuple[_Connection, Granted | Refused | None]:
+        """Send a request to the handle's exporter; returns the answer (None: released) and the connection.
+
+        Raises OSError. An idle connection may have died meanwhile, so that one gets a second try.
+        """
+        errors: list[OSError] = []
+        for address in self._addresses(handle):
+            for connect in (self._take_idle, self._connect):
+                connection = None
+                try:
+                    connection = connect(address)
+                    if connection is None:
+                        continue
+                    connection.channel.settimeout(timeout_s)
+                    connection.channel.send(request)
+                    reply = connection.channel.receive(reply_decoder)
+                except OSError as error:
+                    errors.append(error)
+                    if connection is not None:
+                        connection.close()
+                else:
+                    return connection, reply if isinstance(reply, Granted | Refused) else None
+        raise errors[-1] if errors else PeerError("the handle names no address that can be reached")
+
+    def give_back(self, connection: _Connection) -> None:
+        """Keep a connection on which nothing is outstanding."""
+        with self._lock:
+            keep = not self._is_closed and len(self._idle) < _MAX_IDLE
+            if keep:
+                self._idle.append(connection)
+        if not keep:
+            connection.close()
+
+    def release(self, handle: KvHandle, timeout_s: float = _CONNECT_TIMEOUT_S) -> bool:
+        """Tell the exporter that the KV will not be pulled; its lease ends it anyway if that fails."""
+        try:
+            connection, _ = self.ask(handle, Release(handle.key), timeout_s)
+        except OSError as error:
+            _log.info("kv_release_failed: %s", error)
+            return False
+        self.give_back(connection)
+        return True
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _addresses(self, handle: KvHandle) -> list[str]:
+        local = str(Path(handle.shm) / SOCKET_NAME) if handle.shm else ""
+        is_near = bool(local) and handle.host_id == self._host_id and os.path.exists(local)
+        return [a for a in (f"unix:{local}" if is_near else "", handle.endpoint) if a]
+
+    def _take_idle(self, address: str) -> _Connection | None:
+        with self._lock:
+            for position in range(len(self._idle) - 1, -1, -1):
+                if self._idle[position].address == address:
+                    return self._idle.pop(position)
+        return None
+
+    def _connect(self, address: str) -> _Connection:
+        if address.startswith("unix:"):
+            sock = socket.socket(socket.AF_UNIX)
+            try:
+                sock.settimeout(_CONNECT_TIMEOUT_S)
+                sock.connect(address[5:])
+            except OSError:
+                sock.close()
+                raise
+        else:
+            host, _, port = address.rpartition(":")
+            if not port.isdecimal():
+                raise PeerError(f"not host:port: {address!r}")
+            sock = socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S)
+        channel = Channel(sock)
+        try:
+            prove_as_puller(channel, self._key)
+        except OSError:
+            channel.close()
+            raise
+        return _Connection(address, channel)
+
+
+class Puller:
+    """Pulls into ``memory``. ``timeout_s`` bounds one pull; ``clock`` gives monotonic seconds."""
+
+    def __init__(
+        self,
+        memory: KvMemory,
+        peers: Peers,
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._memory = memory
+        self._peers = peers
+        self._timeout_s = timeout_s
+        self._clock = clock
+
+    def pull(self, handle: KvHandle, prompt: bytes, first_block: int, block_ids: Sequence[int]) -> int:
+        """Fill ``block_ids`` with the handle's blocks from ``first_block`` on; returns the bytes moved.
+
+        Raises KvPullError; the blocks' contents are then undefined.
+        """
+        if handle.connector != CONNECTOR or handle.layout != self._memory.layout:
+            raise KvPullError("kv_load_failed", f"KV of {handle.connector} in layout {handle.layout}")
+        ends_at_s = self._clock() + self._timeout_s
+        request = Pull(handle.key, handle.layout, prompt, first_block, len(block_ids))
+        connection = None
+        try:
+            connection, reply = self._peers.ask(handle, request, self._timeout_s)
+            if isinstance(reply, Refused):
+                self._peers.give_back(connection)
+                raise KvPullError(reply.code, reply.reason)
+            if reply is None:
+                raise PeerError("released what was to be pulled")
+            self._receive(connection, reply, request, block_ids, ends_at_s)
+        except OSError as error:
+            if connection is not None:
+                connection.close()
+            raise KvPullError("kv_load_failed", f"{type(error).__name__}: {error}") from error
+        self._peers.give_back(connection)
+        return reply.num_bytes
+
+    def _receive(
+        self,
+        connection: _Connection,
+        grant: Granted,
+        request: Pull,
+        block_ids: Sequence[int],
+        ends_at_s: float,
+    ) -> None:
+        expected = self._memory.block_bytes * len(block_ids)
+        if grant.num_bytes != expected:
+            raise PeerError(f"payload of {grant.num_bytes} bytes instead of {expected}")
+        channel = connection.channel
+        if grant.arena_bytes:
+            _adopt_arena(connection, grant.arena_bytes)
+        if grant.shared and (connection.arena is None or connection.arena.num_bytes < expected):
+            raise PeerError("no shared memory for the payload")
+        offset = 0
+        for layer in range(len(self._memory.layers)):
+            channel.settimeout(ends_at_s - self._clock())
+            num_words = self._memory.num_words(layer, len(block_ids))
+            if grant.shared and connection.arena is not None:
+                digest = channel.read(8)
+                frame = connection.arena.words[offset : offset + num_words]
+            else:
+                if connection.frame.size < num_words + 1:
+                    connection.frame = words(num_words)
+                whole = connection.frame[: num_words + 1]
+                channel.read_into(as_bytes(whole))
+                digest, frame = whole[:1].tobytes(), whole[1:]
+            if checksum(request.key, layer, frame) != digest:
+                raise PeerError(f"checksum of layer {layer} does not match")
+            self._memory.scatter(layer, block_ids, frame)
+            offset += num_words
+        channel.write(ACK)
+
+
+def _adopt_arena(connection: _Connection, num_bytes: int) -> None:
+    """Map the memory whose descriptor comes next; raises PeerError."""
+    _, descriptors, _, _ = socket.recv_fds(connection.channel.socket, 1, 1)
+    if len(descriptors) != 1:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise PeerError("no descriptor of the shared memory")
+    if connection.arena is not None:
+        connection.arena.close()
+        connection.arena = None
+    if os.fstat(descriptors[0]).st_size < num_bytes:
+        os.close(descriptors[0])
+        raise PeerError("shared memory is shorter than said")
+    with contextlib.suppress(OSError):
+        os.set_inheritable(descriptors[0], False)
+    connection.arena = Arena(descriptors[0], num_bytes)
