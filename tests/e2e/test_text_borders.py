@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.bus_watch import watching
-from tests.e2e.conftest import MODEL, sim_only
+from tests.e2e.conftest import MODEL, PATIENT, sim_only
 from tests.e2e.raw_http import Answer, deltas, post
 from tests.stack import Stack, running_stack
 from tokenizers import Tokenizer
@@ -99,7 +99,7 @@ def scripted(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     script.write_text(MANY_BYTES, encoding="utf-8")
     tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
     num_tokens = len(tokenizer.encode(MANY_BYTES, add_special_tokens=False).ids)
-    env = {
+    env = PATIENT | {
         "SUB100_SIM_ANSWER_FILE": str(script),
         "SUB100_SIM_ANSWER_MIN_TOKENS": str(num_tokens),
         "SUB100_SIM_ANSWER_MAX_TOKENS": str(num_tokens),
