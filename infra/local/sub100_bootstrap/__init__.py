@@ -1,1 +1,1 @@
-"""Makes the environments that the project runs in. Standard library only: it runs before anything is installed."""
+"""Makes the environments that the project runs in, with the standard library alone."""

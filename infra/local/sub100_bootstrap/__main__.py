@@ -39,11 +39,11 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         say(f"error: {error.filename or cache_directory()}: {error.strerror}")
         return 1
-    if not command:
-        return 0
-    os.chdir(ROOT)
-    os.environ.update(variables)
-    os.execvp(command[0], command)  # noqa: S606 - the command is the Makefile's own
+    if command:
+        os.chdir(ROOT)
+        os.environ.update(variables)
+        os.execvp(command[0], command)
+    return 0
 
 
 if __name__ == "__main__":

@@ -90,9 +90,7 @@ def _install(recipe: Recipe, environment: Environment, cache: Path, say: Say) ->
         step(pip, lambda text: say(f"{recipe.name}: {text}"))
     num = sum(1 for line in recipe.lock.read_text().splitlines() if line and line[0].isalnum())
     say(f"{recipe.name}: {num} locked packages (log: {log})")
-    pip.run(
-        f"{recipe.name} packages", "install", "--require-hashes", "-r", str(recipe.lock), *recipe.options
-    )
+    pip.run(f"{recipe.name} packages", "install", "--require-hashes", "-r", str(recipe.lock), *recipe.options)
     for finish in recipe.after:
         finish(environment.directory)
     (environment.directory / _MARKER).touch()

@@ -22,6 +22,6 @@ def install(pip: Pip, say: Callable[[str], None]) -> None:
         if pip.try_run("install", "--no-deps", requirement, *options) == 0:
             return
     raise Failure(
-        f"torch {VERSION} is neither in pip's configured sources nor reachable at {INDEX}: check the network, "
-        "put the wheel into a directory named by PIP_FIND_LINKS, or use ENGINE=sim, which needs no torch"
+        f"torch {VERSION} is neither in pip's configured sources nor reachable at {INDEX}: check the "
+        "network, put the wheel into a directory named by PIP_FIND_LINKS, or use ENGINE=sim, which needs no torch"
     )

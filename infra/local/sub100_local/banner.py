@@ -12,7 +12,8 @@ def banner(stack: Stack, key: str, elapsed_s: float) -> str:
     request = {
         "model": stack.model_name,
         "stream": True,
-        "max_tokens": 32,
+        "max_tokens": 128,
+        "temperature": 0,
         "messages": [
             {"role": "system", "content": "You are a helpful assistant."},
             {"role": "user", "content": "What is the capital of France?"},

@@ -56,9 +56,14 @@ class FleetWatch:
         word = self._words.get(instance)
         return word if word is not None and self._clock() - word.at < STALE_S else None
 
+    def words(self) -> dict[str, Word]:
+        """The last word of each instance that has spoken lately."""
+        found = {name: self.word(name) for name in self._words}
+        return {name: word for name, word in found.items() if word is not None}
+
     def ready(self, instances: Iterable[str]) -> set[str]:
-        words = {name: self.word(name) for name in instances}
-        return {name for name, word in words.items() if word is not None and word.state == "ready"}
+        words = self.words()
+        return {name for name in instances if name in words and words[name].state == "ready"}
 
     async def wait_change(self, timeout_s: float) -> None:
         """Returns at the next status, or after ``timeout_s``."""

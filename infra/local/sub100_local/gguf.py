@@ -82,9 +82,10 @@ class Gguf:
 
 
 def dequantise(content: bytes, offset: int, num_values: int, kind: int) -> FloatArray:
-    """``num_values`` float32 from ``offset`` on; raises BadGguf for a kind that is not read here.
+    """``num_values`` float32 from ``offset`` on; raises BadGguf for a kind unknown here.
 
-    Q8_0: 32 values of i8 times an f16 scale. Q4_1: 32 nibbles (low halves first) times a scale plus a minimum.
+    Q8_0: 32 values of i8 times an f16 scale.
+    Q4_1: 32 nibbles, low halves first, times a scale plus a minimum.
     """
     if kind == _F32:
         return np.frombuffer(content, np.float32, num_values, offset)

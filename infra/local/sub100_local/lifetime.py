@@ -1,6 +1,9 @@
 """From nothing to a running stack and back to nothing. The order of stopping is the waves' (see stack)."""
 
+import contextlib
+import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -46,8 +49,8 @@ def start(
     )
     programs: list[Program] = chosen.server_programs()
     for service in SERVICES:
-        for index in range(1, (1 if service == "traces" else options.replicas[service]) + 1):
-            programs.append(chosen.service_program(service, index))
+        count = options.replicas.get(service, 1)
+        programs += [chosen.service_program(service, index + 1) for index in range(count)]
     for program in programs:
         program.write(directories.programs, directories.logs)
     save(directories, Saved(chosen, 0))
@@ -82,6 +85,15 @@ def clean_up(directories: Directories, say: Say) -> None:
         if num_killed:
             say(f"killed {num_killed} processes that had outlived their run")
     directories.remove_run()
+
+
+def abandon(directories: Directories, say: Say) -> None:
+    """Kill everything at once."""
+    saved = load(directories)
+    if saved is not None and saved.session:
+        with contextlib.suppress(ProcessLookupError, NotRunning):
+            os.kill(Runner(directories.socket).pid(), signal.SIGKILL)
+    clean_up(directories, say)
 
 
 def save(directories: Directories, saved: Saved) -> None:

@@ -33,12 +33,8 @@ def _download(model: str, say: Callable[[str], None]) -> Path:
     """From the usual Hugging Face cache, or into it."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
 
-    try:
-        return Path(snapshot_download(model, local_files_only=True, allow_patterns=list(_PATTERNS)))
-    except LocalEntryNotFoundError:
-        say(f"{model}: downloading from the Hugging Face hub")
+    say(f"{model}: from the Hugging Face hub, unless its cache has it")
     try:
         return Path(snapshot_download(model, allow_patterns=list(_PATTERNS)))
     except Exception as error:  # the hub's client raises what its HTTP library raises

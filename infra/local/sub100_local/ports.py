@@ -21,7 +21,9 @@ def is_free(port: int) -> bool:
 def demand(variable: str, port: int) -> int:
     """``port``, or a Failure that names it and the way out."""
     if not is_free(port):
-        raise Failure(f"port {port} is taken on {HOST}: stop what listens there, or choose another ({variable}=...)")
+        raise Failure(
+            f"port {port} is taken on {HOST}: stop what listens there, or choose another ({variable}=...)"
+        )
     return port
 
 

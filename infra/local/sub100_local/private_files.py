@@ -18,7 +18,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def directory(path: Path) -> Path:
-    """Make ``path`` with mode 0700; raises Failure if it is there and not ours (a shared parent like /tmp)."""
+    """Make ``path`` with mode 0700; raises Failure if somebody else made it (in /tmp)."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():

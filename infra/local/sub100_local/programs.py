@@ -75,6 +75,7 @@ def supervisor_config(directory: Path, logs: Path) -> str:
     return f"""\
 [supervisord]
 nodaemon=true
+silent=true
 logfile={_escape(str(log_path(logs, "supervisord")))}
 logfile_maxbytes={MAX_LOG_BYTES}
 logfile_backups=0

