@@ -35,6 +35,13 @@ SOURCES: Final = [
 ]
 START_TIMEOUT_S: Final = {"sim": 30.0, "vllm": 180.0}
 STOP_TIMEOUT_S: Final = 30.0
+TENANTS: Final[Mapping[str, Mapping[str, object]]] = {
+    "demo": {"cache": "all"},
+    "other": {"cache": "all"},
+    "plain": {"cache": "off"},
+    "narrow": {"cache": "off", "max_concurrency": 3},
+}
+"""Who may ask; ``Stack.keys`` has a key for each."""
 
 
 class StackFailed(RuntimeError):
@@ -113,7 +120,7 @@ class Stack:
         self.directory = directory
         self.nats = nats
         self.redis = redis
-        self.keys = {name: f"sk-{name}-{secrets.token_hex(16)}" for name in ("demo", "plain")}
+        self.keys = {name: f"sk-{name}-{secrets.token_hex(16)}" for name in TENANTS}
         self.replicas: dict[str, Replica] = {}
         self._env = dict(env)
         self.port = free_port()
@@ -122,8 +129,8 @@ class Stack:
         secret.write_text(secrets.token_hex(32))
         secret.chmod(0o600)
         keys = [
-            {"hash": hashlib.sha256(key.encode()).hexdigest(), "tenant": name, "cache": policy}
-            for (name, key), policy in zip(self.keys.items(), ("all", "off"), strict=True)
+            {"hash": hashlib.sha256(key.encode()).hexdigest(), "tenant": name, **TENANTS[name]}
+            for name, key in self.keys.items()
         ]
         (directory / "keys.json").write_text(json.dumps(keys))
 

@@ -1,52 +1,67 @@
-"""One running system for the end-to-end tests of a session: real NATS, Redis and services.
+"""Real vLLM on the tiny model: two engines that hand over and a third that says what is right.
 
-The engine is the environment's own: real vLLM on the tiny model where vllm is installed, the simulated
-engine elsewhere. Tests that need one of them say so (``vllm`` marker, or ``sim_only``).
+They take about ten seconds each, so they are started once and live on the session's event loop.
 """
 
+import contextlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
-from tests.stack import Stack, running_stack
+import pytest_asyncio
 
-from sub100_local.tiny_model import make
+from sub100_engine.api import KvChange
+from sub100_local import tiny_model
 
-ENGINE = "vllm" if importlib.util.find_spec("vllm") else "sim"
-MODEL = "test-model"
+if TYPE_CHECKING:
+    from tests.contract.engine_suite import Rig
 
-PATIENT = {"SUB100_INGRESS_BUDGET_MS": "5000"}
-"""A look-up may take a share of the budget: one that a machine busy with other tests keeps, so that a hit
-is a hit."""
+    from sub100_engine.vllm.config import VllmConfig
 
-sim_only = pytest.mark.skipif(
-    ENGINE != "sim", reason="scripts the engine: run with the simulated one, in its own environment"
-)
+collect_ignore_glob = [] if importlib.util.find_spec("vllm") else ["test_vllm_*"]
 
-
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("models") / "tiny")
+KEY = b"a transfer key that is 32 bytes."
+MAX_MODEL_LEN = 4096
 
 
 @pytest.fixture(scope="session")
-def stack(tiny_model: Path) -> Iterator[Stack]:
-    """Shared: tests must leave it as they found it."""
-    with running_stack(tiny_model, engine=ENGINE, traces=True, env=PATIENT) as running:
-        yield running
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model.make(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
-@pytest.fixture
-def client(stack: Stack) -> Iterator[openai.OpenAI]:
-    """The official client, with the key of a tenant that does not use the cache."""
-    with openai.OpenAI(base_url=f"{stack.url}/v1", api_key=stack.keys["plain"], max_retries=0) as made:
-        yield made
+@pytest.fixture(scope="session")
+def runtime_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the engines make their private directories; short, for it holds Unix sockets."""
+    return tmp_path_factory.mktemp("rt")
 
 
-@pytest.fixture
-def caching_client(stack: Stack) -> Iterator[openai.OpenAI]:
-    """The same for the tenant that opted in to the cache."""
-    with openai.OpenAI(base_url=f"{stack.url}/v1", api_key=stack.keys["demo"], max_retries=0) as made:
-        yield made
+@pytest.fixture(scope="session")
+def vllm_config(tiny_llama: Path, runtime_base: Path) -> "VllmConfig":
+    from sub100_engine.vllm.config import VllmConfig
+
+    return VllmConfig(
+        model=str(tiny_llama),
+        max_model_len=MAX_MODEL_LEN,
+        kv_cache_bytes=64 << 20,
+        lease_s=3.0,
+        pull_timeout_s=3.0,
+        runtime_dir=str(runtime_base),
+    )
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def rig(vllm_config: "VllmConfig") -> "AsyncIterator[Rig]":
+    from tests.contract.engine_suite import Rig
+
+    from sub100_engine.vllm.engine import VllmEngine
+
+    changes: list[KvChange] = []
+    async with contextlib.AsyncExitStack() as stack:
+        engines = [VllmEngine(vllm_config, KEY) for _ in range(3)]
+        infos = []
+        for engine in engines:
+            infos.append(await engine.start(changes.append if engine is engines[0] else lambda _: None))
+            stack.push_async_callback(engine.stop)
+        yield Rig(engines[0], engines[1], infos[0], changes, engines[2], vocab_size=4000, timeout_s=30.0)

@@ -105,10 +105,15 @@ def test_replayed_stream_has_the_same_chunks(stack: Stack, question: str, stop: 
 
 
 def test_tenants_never_share_an_answer(stack: Stack, question: str, stop: str) -> None:
-    """C06: neither plainly nor by naming the other tenant. (``plain`` keeps its cache off: see below.)"""
+    """C06: neither plainly nor by naming the other tenant, in fields or headers."""
     fill(stack, question, stop=stop)
-    for fields in ({}, {"user": "demo"}, {"metadata": {"tenant": "demo"}}):
-        assert not is_hit(ask(stack, question, tenant="plain", stop=stop, **fields))
+    mine = {"messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 200}
+    body = {"model": MODEL, "stop": [stop], "user": "demo", "metadata": {"tenant": "demo"}} | mine
+    headers = [("X-Tenant", "demo"), ("X-Sub100-Tenant", "demo"), ("OpenAI-Organization", "demo")]
+    foreign = post(stack.url, body, stack.keys["other"], headers=headers)
+    assert foreign.status == 200
+    assert not is_hit(foreign)
+    assert is_hit(ask(stack, question, stop=stop))
 
 
 def test_tenant_without_the_cache_is_never_answered_from_it(stack: Stack, question: str, stop: str) -> None:

@@ -1,0 +1,18 @@
+"""The behaviour suite for every engine, on vLLM."""
+
+import pytest
+
+pytest.register_assert_rewrite("tests.contract.engine_suite")
+
+from tests.contract.engine_suite import EngineBehaviour  # noqa: E402
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+    pytest.mark.timeout(180),
+]
+
+
+class TestVllmEngine(EngineBehaviour):
+    pass
