@@ -1,19 +1,24 @@
-"""Real vLLM on the tiny model: two engines that hand over and a third that says what is right.
+"""What end-to-end tests run against, started once a session.
 
-They take about ten seconds each, so they are started once and live on the session's event loop.
+The running system (``stack``: real NATS, Redis and services, see ``system``) and the official client; and
+real vLLM on the tiny model without a system around it (``rig``): two engines that hand over and a third
+that says what is right. Engines take about ten seconds each and live on the session's event loop.
 """
 
 import contextlib
 import importlib.util
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import openai
 import pytest
 import pytest_asyncio
+from tests.e2e.system import ENGINE, PATIENT
+from tests.stack import Stack, running_stack
 
 from sub100_engine.api import KvChange
-from sub100_local import tiny_model
+from sub100_local.tiny_model import make
 
 if TYPE_CHECKING:
     from tests.contract.engine_suite import Rig
@@ -27,8 +32,27 @@ MAX_MODEL_LEN = 4096
 
 
 @pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def stack(tiny_model: Path) -> Iterator[Stack]:
+    """Shared: tests must leave it as they found it."""
+    with running_stack(tiny_model, engine=ENGINE, traces=True, env=PATIENT) as running:
+        yield running
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[openai.OpenAI]:
+    """The official client, with the key of a tenant that does not use the cache."""
+    with openai.OpenAI(base_url=f"{stack.url}/v1", api_key=stack.keys["plain"], max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model.make(tmp_path_factory.mktemp("models") / "tiny-llama")
+    return make(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.e2e.bus_watch import watching
-from tests.e2e.conftest import MODEL
 from tests.e2e.raw_http import Answer, LiveStream, deltas, post
+from tests.e2e.system import MODEL
 from tests.stack import Stack
 
 FILL_TIMEOUT_S = 5.0

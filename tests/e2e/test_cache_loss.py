@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import ENGINE, MODEL, PATIENT
 from tests.e2e.raw_http import Answer, post
+from tests.e2e.system import ENGINE, MODEL, PATIENT
 from tests.stack import Stack, running_stack
 
 HEAL_TIMEOUT_S = 10.0

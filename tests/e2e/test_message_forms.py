@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from tests.e2e.bus_watch import watching
-from tests.e2e.conftest import MODEL
 from tests.e2e.raw_http import Answer, post
+from tests.e2e.system import MODEL
 from tests.stack import Stack
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": '{"city": "Oslo"}'}}

@@ -5,8 +5,8 @@ from typing import Any
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
-from tests.e2e.conftest import MODEL
 from tests.e2e.raw_http import DONE, post
+from tests.e2e.system import MODEL
 from tests.stack import Stack
 
 CHAT: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Tell me something."}]

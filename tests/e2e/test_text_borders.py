@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.e2e.bus_watch import watching
-from tests.e2e.conftest import MODEL, PATIENT, sim_only
 from tests.e2e.raw_http import Answer, deltas, post
+from tests.e2e.system import MODEL, PATIENT, sim_only
 from tests.stack import Stack, running_stack
 from tokenizers import Tokenizer
 
