@@ -23,6 +23,8 @@ class Sample:
     num_chunks: int
     status: int
     tier: str = ""
+    server_timing: str = ""
+    request_id: str = ""
     text: str = ""
 
 
@@ -72,6 +74,8 @@ class StreamClient:
             num_chunks=num_chunks,
             status=status,
             tier=headers.get("x-sub100-tier", ""),
+            server_timing=headers.get("server-timing", ""),
+            request_id=headers.get("x-request-id", ""),
             text="".join(texts),
         )
 
