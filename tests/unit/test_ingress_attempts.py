@@ -46,7 +46,9 @@ async def test_attempt_gives_tokens_in_order_and_once() -> None:
 async def test_attempt_takes_nothing_past_a_gap_and_says_where_it_is() -> None:
     a = attempt(1)
     a.accept(Tokens("", 3, (12,)))
-    assert a.gap_at == 1
+    a.accept(Tokens("", 4, (13,)))
+    assert a.take_gap() == 1
+    assert a.take_gap() is None
     a.accept(Tokens("", 1, (10, 11, 12), "stop"))
     event = await a.next()
     assert isinstance(event, Tokens)
@@ -160,3 +162,21 @@ async def test_table_survives_garbage(garbage: bytes) -> None:
 
 def test_nonces_differ() -> None:
     assert len({attempt().nonce for _ in range(1000)}) == 1000
+
+
+async def test_table_asks_for_what_was_lost_while_the_bus_was_away() -> None:
+    table, a, over = AttemptTable(), attempt(1), attempt(1)
+    table.add(a)
+    table.add(over)
+    a.accept(Tokens("", 1, (10, 11)))
+    over.accept(Tokens("", 1, (10,), "stop"))
+    table.on_reconnect(connected=False)
+    assert a.take_gap() is None
+    table.on_reconnect(connected=True)
+    assert a.take_gap() == 3
+    assert over.take_gap() is None
+    a.accept(Tokens("", 5, (14,)))
+    assert a.take_gap() is None
+    a.accept(Tokens("", 3, (12,)))
+    a.accept(Tokens("", 6, (15,)))
+    assert a.take_gap() == 4

@@ -52,8 +52,9 @@ class Attempt:
         self._events: deque[FirstToken | Tokens] = deque()
         self._lost: AttemptLost | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._gap_asked = False
         self.gap_at: int | None = None
-        """The position from which tokens are missing, while a Resend is due."""
+        """The position from which tokens are missing, until the reader has asked for them."""
         self.has_token = False
         self.is_live = True
         """Set by the reader's side on each event, cleared by the watchdog on each look."""
@@ -73,8 +74,7 @@ class Attempt:
             case Tokens(position=position, ids=ids):
                 end = position + len(ids)
                 if position > self._position:
-                    self.gap_at = self._position
-                    self._wake()
+                    self.ask_again()
                     return
                 if end < self._position or (end == self._position and not event.finish_reason):
                     return
@@ -83,6 +83,7 @@ class Attempt:
                         event, ids=ids[self._position - position :], position=self._position
                     )
                 self._position = end
+                self._gap_asked = False
                 self.gap_at = None
                 self.is_over = bool(event.finish_reason)
         if len(self._events) >= self._max_buffered:
@@ -91,6 +92,22 @@ class Attempt:
         self.has_token = True
         self._events.append(event)
         self._wake()
+
+    def ask_again(self) -> None:
+        """Something may have been lost on the way: have the reader ask for it, once until it comes."""
+        if not self._gap_asked and not self.is_over:
+            self._gap_asked = True
+            self.gap_at = self._position
+            self._wake()
+
+    def lose_gap_memory(self) -> None:
+        """What was asked for may be lost, too."""
+        self._gap_asked = False
+
+    def take_gap(self) -> int | None:
+        """The position from which to ask again, given once; None if nothing is missing."""
+        position, self.gap_at = self.gap_at, None
+        return position
 
     def claim(self, claim: Accepted | Busy) -> None:
         match claim:
@@ -166,6 +183,13 @@ class AttemptTable:
             self._on_batch(msg.data)
         elif owner.endswith(".claim"):
             self._on_claim(last, msg)
+
+    def on_reconnect(self, connected: bool) -> None:
+        """Listener of the bus's state: what was sent while we were away is lost and must be asked for."""
+        if connected:
+            for attempt in self:
+                attempt.lose_gap_memory()
+                attempt.ask_again()
 
     def _on_batch(self, data: bytes) -> None:
         try:

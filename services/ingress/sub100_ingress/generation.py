@@ -173,17 +173,22 @@ class Generator:
             event = await attempt.next()
             if isinstance(event, FirstToken):
                 return event
-            await out.keep_alive()
+            await self._on_wake(attempt, out)
 
     async def _next(self, attempt: Attempt, out: Delivery) -> Tokens:
         while True:
             event = await attempt.next()
             if isinstance(event, Tokens):
                 return event
-            if attempt.gap_at is not None:
-                await self._dispatcher.resend(attempt, attempt.gap_at)
-            elif event is None:
-                await out.keep_alive()
+            await self._on_wake(attempt, out)
+
+    async def _on_wake(self, attempt: Attempt, out: Delivery) -> None:
+        """Woken without an event: tokens are missing, or the client needs to hear something."""
+        position = attempt.take_gap()
+        if position is None:
+            await out.keep_alive()
+        else:
+            await self._dispatcher.resend(attempt, position)
 
     async def _settle(self, placement: Placement, *, ok: bool) -> None:
         await self._dispatcher.settle(Settled(placement_id=placement.placement_id, phase="all", ok=ok))

@@ -81,6 +81,7 @@ class IngressService:
         await runtime.bus.listen(
             subjects.stream_all(runtime.region, runtime.instance), self._table.on_message
         )
+        runtime.bus.on_state(self._table.on_reconnect)
         await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._watchdog.on_heartbeat)
         runtime.spawn(self._watchdog.run(), "watchdog")
         runtime.spawn(self._reload_keys(), "keys")
