@@ -14,7 +14,7 @@ from sub100_proto.fleet import ServiceStatus
 from sub100_shared.bus import Bus, Incoming
 from sub100_shared.lifecycle import Runtime
 
-NUM_HANGS = 5
+NUM_HANGS = 8
 DIGEST = hashlib.sha256(b"a prompt").digest()
 
 
@@ -134,5 +134,5 @@ async def test_cache_keeps_its_connections_when_answers_are_late(
             await client.reply_until(DIGEST, lambda reply: isinstance(reply, CacheHit))
         num_connections = (await redis.info("stats"))["total_connections_received"]
 
-    # As many as were ever busy at once, the probe's and the test's own; not one more for each late answer.
-    assert num_connections <= MAX_SLOW + 5 < NUM_HANGS * (MAX_SLOW - 1)
+    # About as many as were ever busy at once; by far not one for each late answer.
+    assert num_connections < NUM_HANGS * (MAX_SLOW - 1) / 2
