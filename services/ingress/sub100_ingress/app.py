@@ -6,11 +6,13 @@ from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from sub100_shared import semconv
 from sub100_shared.clock import Clock
-from sub100_shared.errors import ClientError, Sub100Error
+from sub100_shared.errors import ClientError, Evicted, Sub100Error
 from sub100_shared.ledger import Ledger
 from sub100_shared.telemetry import SpanKind, Telemetry, extract, unix_ns
 
@@ -50,15 +52,11 @@ def create_app(surface: Surface, keys: KeyRing, refusal: Any, is_ready: Callable
     """The ASGI application, behind its door."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
 
-    @app.post("/v1/chat/completions")
-    async def chat_completions(request: Request) -> Response:
-        return GenerationResponse(surface, request, parse_chat, ChatChunks, semconv.REQUEST_CHAT)
-
-    @app.post("/v1/completions")
-    async def completions(request: Request) -> Response:
-        return GenerationResponse(
-            surface, request, parse_completion, CompletionChunks, semconv.REQUEST_COMPLETION
-        )
+    # ASGI objects, not handler functions: the generating routes skip FastAPI's per-request machinery.
+    chat = GeneratingRoute(surface, parse_chat, ChatChunks, semconv.REQUEST_CHAT)
+    text = GeneratingRoute(surface, parse_completion, CompletionChunks, semconv.REQUEST_COMPLETION)
+    app.router.routes.append(Route("/v1/chat/completions", chat, methods=["POST"]))
+    app.router.routes.append(Route("/v1/completions", text, methods=["POST"]))
 
     @app.get("/v1/models")
     async def models() -> Response:
@@ -81,33 +79,28 @@ def create_app(surface: Surface, keys: KeyRing, refusal: Any, is_ready: Callable
 
     app.add_exception_handler(Sub100Error, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_bug)
     return door.Door(app, keys, surface.clock, refusal)
 
 
-class GenerationResponse(Response):
-    """Does the whole work of a generating route when it is called as ASGI: one frame, no middleware."""
+class GeneratingRoute:
+    """A route that generates: reads, opens the exchange, answers. One frame per request, no middleware."""
 
     def __init__(
-        self,
-        surface: Surface,
-        request: Request,
-        parse: Parse,
-        chunk_writer: Callable[..., ChunkWriter],
-        operation: str,
+        self, surface: Surface, parse: Parse, chunk_writer: Callable[..., ChunkWriter], operation: str
     ) -> None:
-        super().__init__()
         self._surface = surface
-        self._request = request
         self._parse = parse
         self._chunk_writer = chunk_writer
         self._operation = operation
 
     async def __call__(self, scope: door.Scope, receive: Receive, send: Send) -> None:
         surface = self._surface
+        headers = Headers(scope=scope)
         try:
             body = await read_body(
                 receive,
-                self._request.headers.get("content-length"),
+                headers.get("content-length"),
                 limit=surface.max_body_bytes,
                 timeout_s=surface.body_timeout_s,
             )
@@ -121,7 +114,7 @@ class GenerationResponse(Response):
             return
         except ClientDisconnected:
             return
-        ex = self._open(scope, request, tenant, digest_)
+        ex = self._open(scope, headers, request, tenant, digest_)
         writer = self._chunk_writer(
             request_id=ex.request_id, model=request.model, include_usage=request.include_usage
         )
@@ -139,12 +132,15 @@ class GenerationResponse(Response):
         return request, digest(request, tenant.name, surface.model_revision)
 
     def _open(
-        self, scope: door.Scope, request: GenerationRequest, tenant: Tenant, digest_: bytes | None
+        self,
+        scope: door.Scope,
+        headers: Headers,
+        request: GenerationRequest,
+        tenant: Tenant,
+        digest_: bytes | None,
     ) -> Exchange:
         surface = self._surface
-        carrier = {
-            name: self._request.headers[name] for name in _TRACE_HEADERS if name in self._request.headers
-        }
+        carrier = {name: headers[name] for name in _TRACE_HEADERS if name in headers}
         total_ms = tenant.budget_ms or surface.budget_ms
         ledger = Ledger(surface.clock, total_ms=total_ms, arrived_at_ms=scope[door.ARRIVED])
         span = surface.telemetry.start(
@@ -201,6 +197,11 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     else:
         ours = ClientError("not_found", f"no such path: {request.method} {request.url.path[:200]}")
     return _ErrorResponse(ours, request.scope[door.REQUEST_ID])
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    """Our own mistake: logged where it happened (the server logs the traceback), told without details."""
+    return _ErrorResponse(Evicted("internal_error", "internal error"), request.scope[door.REQUEST_ID])
 
 
 class _ErrorResponse(Response):

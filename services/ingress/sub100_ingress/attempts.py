@@ -70,7 +70,7 @@ class Attempt:
                 if self._position > 0:
                     return
                 self._position = 1
-                self.is_over = bool(event.finish_reason)
+                self.is_over = True  # a prefill job has no second event
             case Tokens(position=position, ids=ids):
                 end = position + len(ids)
                 if position > self._position:
