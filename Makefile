@@ -6,7 +6,7 @@ MODEL ?=
 PORT ?= 8080
 TRACES_PORT ?= 8090
 
-SETUP := PYTHONPATH=infra/local infra/local/python.sh -m sub100_bootstrap
+SETUP := exec infra/local/setup.sh
 WITH_CONTROL := $(SETUP)
 WITH_BOTH := $(SETUP) --engine
 WITH_ENGINE_OF_RUN := $(SETUP) $(if $(filter sim,$(ENGINE)),,--engine)

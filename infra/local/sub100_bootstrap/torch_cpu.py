@@ -23,5 +23,5 @@ def install(pip: Pip, say: Callable[[str], None]) -> None:
             return
     raise Failure(
         f"torch {VERSION} is neither in pip's configured sources nor reachable at {INDEX}: check the "
-        "network, put the wheel into a directory named by PIP_FIND_LINKS, or use ENGINE=sim, which needs no torch"
+        "network, put the wheel into a directory named by PIP_FIND_LINKS, or use ENGINE=sim, which needs none"
     )
