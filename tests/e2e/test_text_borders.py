@@ -83,7 +83,8 @@ def test_stop_inside_the_first_token_ends_before_decode(stack: Stack, spoken: tu
         answer = ask(stack, prompt, max_tokens=24, stop=pieces[0][0])
         streamed = ask(stack, prompt, max_tokens=24, stop=pieces[0][0], stream=True)
         bus.wait(lambda: len(bus.since(mark, ".prefill.job.")) == 2, "two prefill jobs")
-        # The KV that waited for decode is given back; whatever was published before that has arrived.
+        # The KV that waited for decode is given back, and nothing is aborted: prefill is done.
+        # Whatever was published before that has arrived here too.
         bus.wait(lambda: len(bus.since(mark, ".prefill.control.")) == 2, "two releases")
         assert bus.since(mark, ".decode.job.") == []
     choice = answer.json["choices"][0]
