@@ -180,3 +180,11 @@ async def test_table_asks_for_what_was_lost_while_the_bus_was_away() -> None:
     a.accept(Tokens("", 3, (12,)))
     a.accept(Tokens("", 6, (15,)))
     assert a.take_gap() == 4
+
+
+async def test_prefill_attempt_is_over_with_its_first_token_and_needs_no_abort() -> None:
+    a = Attempt(WORKER, "prefill", 0, 100)
+    a.accept(FirstToken("", 9, 0, Timing()))
+    assert a.is_over
+    a.lose("worker_lost")
+    assert isinstance(await a.next(), FirstToken)
