@@ -88,10 +88,12 @@ def request(
     headers: Iterable[tuple[str, str | bytes]] = (),
     body: bytes | None = None,
     timeout_s: float = TIMEOUT_S,
+    *,
+    raw_body: bytes = b"",
 ) -> Answer:
-    """Send the path and the headers exactly as they are."""
+    """Send the path and the headers exactly as they are; ``raw_body`` comes without a Content-Length."""
     started_at = time.monotonic()
-    connection = _send(url, method, path, headers, body, timeout_s)
+    connection = _send(url, method, path, headers, body, timeout_s, raw_body)
     try:
         response = connection.getresponse()
         data = response.read()
@@ -197,6 +199,7 @@ def _send(
     headers: Iterable[tuple[str, str | bytes]],
     body: bytes | None,
     timeout_s: float,
+    raw_body: bytes = b"",
 ) -> http.client.HTTPConnection:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
@@ -207,8 +210,8 @@ def _send(
     if body is not None:
         connection.putheader("Content-Length", str(len(body)))
     connection.endheaders()
-    if body:
+    if body or raw_body:
         # Refused before the end of the body: the answer is there to be read.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            connection.send(body)
+            connection.send(body or raw_body)
     return connection
