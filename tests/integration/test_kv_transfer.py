@@ -1,0 +1,273 @@
+"""Exporter and puller over real sockets: the right bytes arrive, or an error does."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from sub100_engine.vllm.exporter import Exporter
+from sub100_engine.vllm.kv_memory import KvMemory
+from sub100_engine.vllm.leases import Leases
+from sub100_engine.vllm.puller import CONNECTOR, KvPullError, Peers, Puller, host_id
+from sub100_engine.vllm.wire import MAX_MESSAGE_BYTES, NONCE_BYTES
+from sub100_proto.kv import KvHandle
+
+KEY = b"k" * 32
+NUM_BLOCKS = 16
+ROW_WORDS = (12, 12, 8)
+HELD = (5, 2, 11, 3)
+
+
+def memory(seed: int) -> KvMemory:
+    random = np.random.default_rng(seed)
+    layers = [random.integers(0, 2**63, (NUM_BLOCKS, words), np.uint64) for words in ROW_WORDS]
+    return KvMemory(layers, "test")
+
+
+class Producer:
+    """A prefill worker's side, with the lease ``key`` on blocks HELD."""
+
+    def __init__(self, directory: Path, lease_s: float = 30.0) -> None:
+        self.memory = memory(1)
+        self.leases = Leases(lease_s, time.monotonic)
+        self.leases.pin("key", "request", b"prompt", HELD)
+        self.exporter = Exporter(self.memory, self.leases, KEY)
+        self.port = self.exporter.start("127.0.0.1", 0, directory / "kv.sock")
+        self.handle = KvHandle(
+            connector=CONNECTOR,
+            key="key",
+            num_tokens=100,
+            layout=self.memory.layout,
+            lease_s=lease_s,
+            endpoint=f"127.0.0.1:{self.port}",
+            host_id=host_id(),
+            shm=str(directory),
+        )
+
+    def next_outcome(self, timeout_s: float = 5.0) -> str:
+        """How the lease ended; the exporter hears of a pull's end just after the puller returns."""
+        deadline_s = time.monotonic() + timeout_s
+        while not (ended := self.leases.take_ended()):
+            assert time.monotonic() < deadline_s, "the lease does not end"
+            time.sleep(0.002)
+        return ended[0].outcome
+
+    def over_tcp(self) -> KvHandle:
+        return msgspec.structs.replace(self.handle, shm="")
+
+
+@pytest.fixture
+def producer(tmp_path: Path) -> Iterator[Producer]:
+    producer = Producer(tmp_path)
+    yield producer
+    producer.exporter.stop()
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    peers = Peers(KEY)
+    yield peers
+    peers.close()
+
+
+def pull(peers: Peers, handle: KvHandle, first: int = 0, timeout_s: float = 5.0) -> KvMemory:
+    """Pull into blocks 0, 1, ... of another memory."""
+    target = memory(2)
+    Puller(target, peers, timeout_s).pull(handle, b"prompt", first, range(len(HELD) - first))
+    return target
+
+
+def failure(peers: Peers, handle: KvHandle, prompt: bytes = b"prompt", timeout_s: float = 5.0) -> KvPullError:
+    with pytest.raises(KvPullError) as error:
+        Puller(memory(2), peers, timeout_s).pull(handle, prompt, 0, range(len(HELD)))
+    return error.value
+
+
+@pytest.mark.parametrize("way", ["tcp", "shared memory"])
+def test_pull_moves_the_blocks_in_order_and_no_others(producer: Producer, peers: Peers, way: str) -> None:
+    target = pull(peers, producer.over_tcp() if way == "tcp" else producer.handle)
+    untouched = memory(2)
+    for layer, source in enumerate(producer.memory.layers):
+        assert np.array_equal(target.layers[layer][:4], source[list(HELD)])
+        assert np.array_equal(target.layers[layer][4:], untouched.layers[layer][4:])
+    assert producer.next_outcome() == "pulled"
+
+
+@pytest.mark.parametrize("way", ["tcp", "shared memory"])
+def test_pull_from_a_later_block_moves_the_rest_only(producer: Producer, peers: Peers, way: str) -> None:
+    target = pull(peers, producer.over_tcp() if way == "tcp" else producer.handle, first=3)
+    assert np.array_equal(target.layers[0][0], producer.memory.layers[0][HELD[3]])
+
+
+def test_one_connection_serves_one_pull_after_the_other(producer: Producer, peers: Peers) -> None:
+    for i in range(20):
+        producer.leases.pin(f"k{i}", "request", b"prompt", HELD[i % 4 :] + HELD[: i % 4])
+        target = pull(peers, msgspec.structs.replace(producer.handle, key=f"k{i}"))
+        assert np.array_equal(target.layers[2][0], producer.memory.layers[2][HELD[i % 4]])
+
+
+def test_pull_falls_back_to_tcp_where_the_directory_is_not_shared(producer: Producer, peers: Peers) -> None:
+    target = pull(peers, msgspec.structs.replace(producer.handle, shm="/nowhere"))
+    assert np.array_equal(target.layers[0][0], producer.memory.layers[0][HELD[0]])
+
+
+def test_pull_survives_an_idle_connection_that_died(producer: Producer, peers: Peers, tmp_path: Path) -> None:
+    pull(peers, producer.handle)
+    producer.exporter.stop()
+    again = Producer(tmp_path)
+    target = pull(peers, again.handle)
+    assert np.array_equal(target.layers[0][0], again.memory.layers[0][HELD[0]])
+    again.exporter.stop()
+
+
+def test_second_pull_of_a_key_is_expired(producer: Producer, peers: Peers) -> None:
+    pull(peers, producer.handle)
+    assert failure(peers, producer.handle).code == "kv_expired"
+
+
+def test_released_and_unknown_keys_are_expired(producer: Producer, peers: Peers) -> None:
+    assert peers.release(producer.handle) is True
+    assert failure(peers, producer.handle).code == "kv_expired"
+    assert failure(peers, msgspec.structs.replace(producer.handle, key="never")).code == "kv_expired"
+
+
+def test_kv_of_another_prompt_or_layout_is_refused_and_stays(producer: Producer, peers: Peers) -> None:
+    assert failure(peers, producer.handle, prompt=b"another").code == "kv_load_failed"
+    other = msgspec.structs.replace(producer.handle, layout="other")
+    assert failure(peers, other).code == "kv_load_failed"
+    assert len(producer.leases) == 1
+
+
+def test_nobody_there_is_a_failed_load(peers: Peers, producer: Producer) -> None:
+    gone = msgspec.structs.replace(producer.over_tcp(), endpoint="127.0.0.1:1")
+    assert failure(peers, gone).code == "kv_load_failed"
+    nowhere = msgspec.structs.replace(producer.over_tcp(), endpoint="")
+    assert failure(peers, nowhere).code == "kv_load_failed"
+
+
+@pytest.mark.parametrize("way", ["tcp", "shared memory"])
+def test_wrong_secret_gets_nothing_and_ends_nothing(producer: Producer, way: str) -> None:
+    stranger = Peers(b"x" * 32)
+    error = failure(stranger, producer.over_tcp() if way == "tcp" else producer.handle)
+    assert error.code == "kv_load_failed"
+    assert stranger.release(producer.handle) is False
+    assert len(producer.leases) == 1
+
+
+def test_exporter_outlives_peers_that_talk_nonsense(producer: Producer, peers: Peers) -> None:
+    for noise in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * MAX_MESSAGE_BYTES):
+        with socket.create_connection(("127.0.0.1", producer.port), 5) as peer, contextlib.suppress(OSError):
+            peer.settimeout(5)
+            assert len(peer.recv(NONCE_BYTES)) == NONCE_BYTES
+            peer.sendall(noise)
+    assert np.array_equal(pull(peers, producer.over_tcp()).layers[0][0], producer.memory.layers[0][HELD[0]])
+
+
+class Tampering:
+    """A proxy before an exporter: ``edit`` changes what flows to the puller (None: cut the connection;
+    it may also block)."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.num_bytes = 0
+        self.flip_at: int | None = None
+        self.cut_at: int | None = None
+        self.stall_at: int | None = None
+        self.stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.stop.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(5)
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                back = threading.Thread(target=self._copy, args=(near, far, False), daemon=True)
+                back.start()
+                self._copy(far, near, True)
+                back.join(5)
+                near.close()
+                far.close()
+
+    def _copy(self, source: socket.socket, sink: socket.socket, is_payload: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := bytearray(source.recv(256)):
+                if is_payload:
+                    self._edit(data, sink)
+                sink.sendall(data)
+        for sock in (source, sink):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _edit(self, data: bytearray, sink: socket.socket) -> None:
+        start, self.num_bytes = self.num_bytes, self.num_bytes + len(data)
+        if self.flip_at is not None and start <= self.flip_at < self.num_bytes:
+            data[self.flip_at - start] ^= 1
+        if self.stall_at is not None and self.num_bytes > self.stall_at:
+            self.stop.wait(30)
+        if self.cut_at is not None and self.num_bytes > self.cut_at:
+            sink.sendall(data[: len(data) // 2])
+            raise OSError("cut")
+
+
+@pytest.fixture
+def tampering(producer: Producer) -> Iterator[Tampering]:
+    proxy = Tampering(producer.port)
+    yield proxy
+    proxy.close()
+
+
+def through(proxy: Tampering, producer: Producer) -> KvHandle:
+    return msgspec.structs.replace(producer.over_tcp(), endpoint=proxy.endpoint)
+
+
+def test_proxy_that_changes_nothing_does_no_harm(
+    producer: Producer, peers: Peers, tampering: Tampering
+) -> None:
+    target = pull(peers, through(tampering, producer))
+    assert np.array_equal(target.layers[1][0], producer.memory.layers[1][HELD[0]])
+    assert tampering.num_bytes > 1000
+
+
+def test_flipped_bit_is_a_failed_load(producer: Producer, peers: Peers, tampering: Tampering) -> None:
+    tampering.flip_at = 900
+    error = failure(peers, through(tampering, producer))
+    assert (error.code, "checksum" in str(error)) == ("kv_load_failed", True)
+
+
+def test_short_payload_is_a_failed_load_and_the_kv_stays(
+    producer: Producer, peers: Peers, tampering: Tampering
+) -> None:
+    tampering.cut_at = 700
+    assert failure(peers, through(tampering, producer)).code == "kv_load_failed"
+    assert np.array_equal(pull(peers, producer.over_tcp()).layers[0][0], producer.memory.layers[0][HELD[0]])
+
+
+def test_stalled_payload_is_given_up_in_time(producer: Producer, peers: Peers, tampering: Tampering) -> None:
+    tampering.stall_at = 700
+    started_s = time.monotonic()
+    error = failure(peers, through(tampering, producer), timeout_s=0.3)
+    assert error.code == "kv_load_failed"
+    assert time.monotonic() - started_s < 3.0
+
+
+def test_stop_ends_listeners_and_removes_the_socket(producer: Producer, tmp_path: Path) -> None:
+    producer.exporter.stop()
+    producer.exporter.stop()
+    assert not (tmp_path / "kv.sock").exists()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", producer.port), 1)
