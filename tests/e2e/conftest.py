@@ -31,6 +31,14 @@ KEY = b"a transfer key that is 32 bytes."
 MAX_MODEL_LEN = 4096
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where vllm is installed, the shared system runs on it: its tests are then tests of real vLLM."""
+    for item in items:
+        if ENGINE == "vllm" and "stack" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.vllm)
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("models") / "tiny")
