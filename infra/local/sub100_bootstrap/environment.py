@@ -24,6 +24,7 @@ from .pip import Pip
 Say = Callable[[str], None]
 Step = Callable[[Pip, Say], None]
 _MARKER: Final = ".complete"
+UNUSED_DAYS: Final = 30
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def ensure(recipe: Recipe, cache: Path, say: Say) -> Environment:
     """The recipe's environment, installed if it is not there yet; raises Failure."""
     environment = Environment(cache / recipe.key())
     if environment.is_complete:
+        (environment.directory / _MARKER).touch()
         return environment
 
     def on_wait() -> None:
@@ -70,6 +72,7 @@ def ensure(recipe: Recipe, cache: Path, say: Say) -> Environment:
     with exclusive(cache / f"{recipe.key()}.lock", on_wait):
         if not environment.is_complete:
             _install(recipe, environment, cache, say)
+            _prune(recipe, cache, say)
     return environment
 
 
@@ -95,6 +98,15 @@ def _install(recipe: Recipe, environment: Environment, cache: Path, say: Say) ->
         finish(environment.directory)
     (environment.directory / _MARKER).touch()
     say(f"{recipe.name}: installed in {time.monotonic() - began:.0f} s")
+
+
+def _prune(recipe: Recipe, cache: Path, say: Say) -> None:
+    """Environments of old locks would fill the disk: those that no run has used for a month go."""
+    oldest = time.time() - UNUSED_DAYS * 86_400
+    for marker in cache.glob(f"{recipe.name}-*/{_MARKER}"):
+        if marker.stat().st_mtime < oldest:
+            say(f"{recipe.name}: removing {marker.parent}, unused for {UNUSED_DAYS} days")
+            shutil.rmtree(marker.parent, ignore_errors=True)
 
 
 def _create(directory: Path) -> None:

@@ -63,7 +63,8 @@ LOCKS: Final = (
     ),
     Lock(
         REQUIREMENTS / "engine-cpu.txt",
-        extras=("prefill", "decode"),
+        # The workers', and the other services' for end-to-end tests on the real engine.
+        extras=("ingress", "cache", "scheduler", "prefill", "decode", "traces"),
         inputs=(REQUIREMENTS / "engine-cpu.in",),
         overrides=(REQUIREMENTS / "engine-cpu.overrides",),
     ),

@@ -40,7 +40,8 @@ def make(directory: Path) -> Path:
     tokenizer = train_tokenizer()
     tokenizer.save(str(directory / "tokenizer.json"))
     vocab_size = tokenizer.get_vocab_size()
-    bos, eos, pad = (tokenizer.token_to_id(token) for token in SPECIAL[:3])
+    ids = tokenizer.get_vocab()
+    bos, eos, pad = (ids[token] for token in SPECIAL[:3])
     _write_json(directory / "config.json", model_config(vocab_size, bos, eos, pad))
     _write_json(
         directory / "generation_config.json", {"bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad}
