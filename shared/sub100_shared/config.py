@@ -31,6 +31,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
     region: str = "local"
     nats_url: str = "nats://127.0.0.1:4222"
     redis_url: str = "redis://127.0.0.1:6379/0"
+    redis_password_file: str = ""
     instance: str = ""
     secret_file: str = ""
     nats_user: str = ""

@@ -5,7 +5,7 @@ import time
 
 from sub100_shared import lifecycle
 from sub100_shared.clock import monotonic_ms
-from sub100_shared.config import ConfigError, load
+from sub100_shared.config import ConfigError, load, read_secret
 
 from .config import CacheConfig
 from .service import CacheService
@@ -14,9 +14,18 @@ from .store import open_store
 
 async def create(runtime: lifecycle.Runtime) -> CacheService:
     config = load(CacheConfig, "SUB100_CACHE_", os.environ)
+    common = runtime.common
+    password = (
+        read_secret(common.redis_password_file, "SUB100_REDIS_PASSWORD_FILE").decode()
+        if common.redis_password_file
+        else None
+    )
     try:
         store = open_store(
-            runtime.common.redis_url, max_connections=config.max_connections, wall_clock=time.time
+            common.redis_url,
+            password=password,
+            max_connections=config.max_connections,
+            wall_clock=time.time,
         )
     except ValueError as error:
         raise ConfigError(f"SUB100_REDIS_URL: {error}") from error

@@ -144,10 +144,16 @@ class Store:
             self.breaker.failed(_reason(error))
 
 
-def open_store(url: str, *, max_connections: int, wall_clock: WallClock) -> Store:
-    """Connects at the first call; raises ValueError for a URL that is not one of Redis."""
+def open_store(
+    url: str, *, max_connections: int, wall_clock: WallClock, password: str | None = None
+) -> Store:
+    """Connects at the first call; raises ValueError for a URL that is not one of Redis.
+
+    ``password`` is for a URL that names none.
+    """
     client: Redis = Redis.from_url(
         url,
+        password=password,
         # Look-ups are bounded by the limit below; the probe and deletions need a connection beside them.
         max_connections=max_connections + 8,
         socket_timeout=COMMAND_TIMEOUT_S,
