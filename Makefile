@@ -56,7 +56,7 @@ bench: ## Measure the control plane's own cost
 	@$(WITH_CONTROL) python -m bench.control_plane
 
 slo: ## Measure the share of first tokens under 100 ms, on real vLLM behind a WAN
-	@$(WITH_BOTH) python -m bench.slo
+	@$(WITH_BOTH) infra/local/slo.sh
 
 verify: ## The long runs: everything above, then containers
 	@$(WITH_BOTH) infra/local/verify.sh

@@ -1,4 +1,4 @@
-"""``python -m sub100_local run|up|down|status|logs|scale``; see ``make help``."""
+"""``python -m sub100_local run|up|down|status|logs|scale|model``; see ``make help``."""
 
 import argparse
 import asyncio
@@ -8,7 +8,7 @@ import sys
 
 from sub100_bootstrap.failure import Failure
 
-from . import commands, directories, lifetime, options, report
+from . import commands, directories, lifetime, models, options, report
 from .options import Options
 from .programs import log_path
 
@@ -33,6 +33,9 @@ def main(arguments: list[str]) -> int:
             case "scale":
                 wanted = options.parse_replicas(parsed.replicas)
                 return asyncio.run(commands.scale(where, wanted, _say))
+            case "model":
+                print(models.resolve(parsed.model, where.cache / "models", _say)[0])
+                return 0
             case _:
                 return _logs(where, parsed.programs)
     except Failure as failure:
@@ -55,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     subparsers.add_parser("down")
     subparsers.add_parser("status")
     subparsers.add_parser("scale").add_argument("replicas", nargs="*", metavar="service=count")
+    subparsers.add_parser("model").add_argument("model", nargs="?", default=options.DEFAULT_MODEL)
     subparsers.add_parser("logs").add_argument("programs", nargs="*")
     return parser
 
