@@ -61,8 +61,8 @@ class Busy(Message, frozen=True, tag="busy"):
 
 
 class Abort(Message, frozen=True, tag="abort"):
-    """Stop the attempt and free what it holds; unknown attempts are remembered for a while, so that
-    an abort that overtakes its job still works."""
+    """Stop the attempt and free what it holds, handed-over KV that nobody pulled included; unknown
+    attempts are remembered for a while, so that an abort that overtakes its job still works."""
 
     attempt: str
 

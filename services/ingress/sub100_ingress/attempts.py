@@ -59,6 +59,11 @@ class Attempt:
         self.is_live = True
         """Set by the reader's side on each event, cleared by the watchdog on each look."""
 
+    @property
+    def needs_abort(self) -> bool:
+        """Whether the worker may hold something for it: work, or KV whose handle nobody has read."""
+        return not self.is_over or bool(self._events)
+
     def accept(self, event: StreamEvent) -> None:
         """Take an event from the bus: in order, without repeats; past a gap nothing is taken."""
         self.claimed = self.is_live = True

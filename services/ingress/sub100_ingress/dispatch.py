@@ -78,9 +78,9 @@ class Dispatcher:
         return attempt
 
     async def end(self, attempt: Attempt) -> None:
-        """Fence the attempt and, unless it is over, have the worker free it. Never raises."""
+        """Fence the attempt and have the worker free what it may still hold for it. Never raises."""
         self._table.remove(attempt)
-        if not attempt.is_over:
+        if attempt.needs_abort:
             await self._control(attempt.worker, attempt.role, codec.encode(Abort(attempt=attempt.nonce)))
 
     async def release(self, worker: WorkerRef, kv: KvHandle) -> None:

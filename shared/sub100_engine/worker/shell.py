@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -18,6 +19,7 @@ import msgspec
 from sub100_proto import codec, subjects, tokens
 from sub100_proto.fleet import Heartbeat, State
 from sub100_proto.jobs import Abort, Accepted, Busy, DecodeJob, DumpKv, Job, PrefillJob, ReleaseKv, Resend
+from sub100_proto.kv import KvHandle
 from sub100_proto.stream import Failed
 from sub100_shared.bus import BusUnavailable, Incoming
 from sub100_shared.clock import Clock, monotonic_ms
@@ -34,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 HEARTBEAT_S: Final = 0.5
 LAPSE_S: Final = 3 * HEARTBEAT_S
+_MAX_HANDED_OVER: Final = 4096
 RECONNECT_GRACE_S: Final = 0.5
 """After the bus came back: what waited is sent when the others, too, have had time to come back."""
 
@@ -75,6 +78,7 @@ class WorkerShell:
         self._is_stopped = False
         self._begin_life()
         self._spans = JobSpans(runtime.telemetry, role.role, clock)
+        self._handed_over: OrderedDict[str, KvHandle] = OrderedDict()
         self._disconnected_at: float | None = None
         self._changed = asyncio.Event()
 
@@ -164,6 +168,8 @@ class WorkerShell:
             self._fail(output.attempt, output.error, output.reason)
             return
         self._spans.on_output(output)
+        if output.kv is not None:
+            self._remember_handed_over(output.attempt, output.kv)
         self._role.on_output(self._streams, stream, output)
         if output.finish_reason or self._role.role == "prefill":
             self._end(output.attempt, stream)
@@ -205,8 +211,16 @@ class WorkerShell:
             self._streams.drop(attempt)
             self._claims.end(attempt)
             self._spans.close(attempt, "cancelled")
+        elif (kv := self._handed_over.pop(attempt, None)) is not None:
+            self._engine.release(kv)  # done before the abort came: nobody will pull what it left
         else:
             self._claims.remember_abort(attempt)
+
+    def _remember_handed_over(self, attempt: str, kv: KvHandle) -> None:
+        """For an abort that crosses the first token on its way; the last few thousand are remembered."""
+        self._handed_over[attempt] = kv
+        while len(self._handed_over) > _MAX_HANDED_OVER:
+            self._handed_over.popitem(last=False)
 
     def _on_engine_failure(self, reason: str) -> None:
         """The engine core died: tell every stream, then end the process."""
