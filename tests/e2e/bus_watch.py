@@ -19,7 +19,7 @@ from sub100_proto.subjects import PREFIX
 from sub100_shared.bus import Bus, Incoming
 
 TIMEOUT_S: Final = 10.0
-_WORK: Final = (".scheduler.place", ".prefill.job.", ".decode.job.")
+_WORK: Final = (".scheduler.place.", ".prefill.job.", ".decode.job.")
 
 
 class BusWatch:
@@ -47,9 +47,9 @@ class BusWatch:
             return len(self._messages)
 
     def since(self, mark: int, *parts: str) -> list[Incoming]:
-        """Messages after the mark whose subject contains one of these."""
+        """Messages after the mark whose subject, with a dot at its end, contains one of these."""
         with self._changed:
-            return [msg for msg in self._messages[mark:] if any(part in msg.subject for part in parts)]
+            return [msg for msg in self._messages[mark:] if any(part in f"{msg.subject}." for part in parts)]
 
     def dispatched_since(self, mark: int) -> list[str]:
         """Subjects of placements asked and jobs published."""

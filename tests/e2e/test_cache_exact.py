@@ -121,7 +121,7 @@ def test_tenant_without_the_cache_is_never_answered_from_it(stack: Stack, questi
         mark = bus.mark()
         for _ in range(3):
             assert not is_hit(ask(stack, question, tenant="plain", stop=stop))
-        bus.wait(lambda: len(bus.since(mark, ".scheduler.place")) >= 3, "three placements")
+        bus.wait(lambda: len(bus.since(mark, ".scheduler.place.")) >= 3, "three placements")
         assert bus.since(mark, ".cache.") == []
 
 

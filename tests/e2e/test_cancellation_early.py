@@ -1,0 +1,75 @@
+"""Work given up before its first token: queues empty, KV goes, the next request finds a free worker."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.raw_http import DONE, LiveStream, post
+from tests.e2e.slow import STEP_S, prompt_of_steps, slow_stack
+from tests.e2e.system import sim_only
+from tests.stack import Stack
+
+pytestmark = sim_only
+
+FREED_S = 5.0
+"""Far below the lease of 30 s that would free anything in the end."""
+
+
+@pytest.fixture(scope="module")
+def slow(tiny_model: Path) -> Iterator[Stack]:
+    with slow_stack(tiny_model, SUB100_INGRESS_KEEP_ALIVE_S="0.3") as running:
+        yield running
+
+
+@pytest.fixture
+def bus(slow: Stack) -> Iterator[BusWatch]:
+    with watching(slow) as found:
+        found.wait_idle("prefill-1", "decode-1")
+        yield found
+
+
+def wait_kv_free(bus: BusWatch, worker_id: str) -> None:
+    def is_free() -> bool:
+        beat = bus.beat(worker_id)
+        return beat is not None and beat.load.kv_usage == 0
+
+    bus.wait(is_free, f"no KV in use on {worker_id}", FREED_S)
+
+
+def test_ten_dropped_long_prompts_do_not_delay_a_short_one(slow: Stack, bus: BusWatch) -> None:
+    """D03: each of the ten would hold prefill for a dozen steps; the short prompt waits for none of them."""
+    idle = post(slow.url, prompt_of_steps(1, salt="idle"), slow.keys["plain"])
+    dropped = [
+        LiveStream(slow.url, prompt_of_steps(12, salt=f"d{i}") | {"stream": i % 2 == 0}, slow.keys["plain"])
+        for i in range(10)
+    ]
+    bus.wait(lambda: bus.num_in("prefill-1") == 10, "ten prompts on prefill")
+    for i, stream in enumerate(dropped):
+        stream.reset() if i % 3 else stream.close()
+    short = post(slow.url, prompt_of_steps(1, salt="short"), slow.keys["plain"])
+    assert short.status == 200
+    assert short.elapsed_s < idle.elapsed_s + 5 * STEP_S
+    bus.wait_idle("prefill-1", "decode-1")
+    wait_kv_free(bus, "prefill-1")
+
+
+def test_first_token_that_crosses_its_abort_leaves_no_kv(slow: Stack, bus: BusWatch) -> None:
+    """P01: prefill hangs, its request goes elsewhere, and when it wakes up it ends its work: what it has
+    computed for nobody is freed by the abort, not by the lease."""
+    prefill = slow.replicas["prefill-1"]
+    body = prompt_of_steps(5, salt="crossing") | {"stream": True}
+    with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
+        assert isinstance(stream.next_event(), bytes)
+        prefill.signal(signal.SIGSTOP)
+        try:
+            assert stream.rest()[-1] == DONE
+        finally:
+            prefill.signal(signal.SIGCONT)
+    bus.wait_idle("prefill-1", "decode-1")
+    wait_kv_free(bus, "prefill-1")
+    started_at = time.monotonic()
+    assert post(slow.url, prompt_of_steps(1, salt="after"), slow.keys["plain"]).status == 200
+    assert time.monotonic() - started_at < 3
