@@ -1,0 +1,190 @@
+"""Workers lost in mid stream: the answer goes on elsewhere without a seam, or ends in one error event."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.raw_http import DONE, LiveStream, deltas, post
+from tests.e2e.slow import slow_stack
+from tests.e2e.system import MODEL, log_of, sim_only
+from tests.stack import Replica, Stack
+
+pytestmark = sim_only
+
+BODY: dict[str, Any] = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Tell me a story."}],
+    "temperature": 0,
+    "max_tokens": 60,
+    "ignore_eos": True,
+}
+STREAM: dict[str, Any] = BODY | {"stream": True, "stream_options": {"include_usage": True}}
+STEP_S = 0.03
+
+
+@pytest.fixture(scope="module")
+def slow(tiny_model: Path) -> Iterator[Stack]:
+    """Two decode workers, slow enough to be lost in mid answer; tests restart what they kill."""
+    with slow_stack(tiny_model, STEP_S, SUB100_INGRESS_STALL_TIMEOUT_S="1.0") as running:
+        running.add("decode")
+        running.wait_ready("decode-2", timeout_s=20)
+        yield running
+
+
+@pytest.fixture
+def bus(slow: Stack) -> Iterator[BusWatch]:
+    with watching(slow) as found:
+        found.wait_idle("prefill-1", "decode-1", "decode-2")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def whole(slow: Stack) -> str:
+    """The answer of a quiet run."""
+    return str(post(slow.url, BODY, slow.keys["plain"]).json["choices"][0]["message"]["content"])
+
+
+def decoder_of(slow: Stack, bus: BusWatch, mark: int) -> Replica:
+    """The decode worker that has the (one) request since the mark."""
+    bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "a decode job")
+    return slow.replicas[bus.since(mark, ".decode.job.")[-1].subject.rpartition(".")[2]]
+
+
+def revive(slow: Stack, replica: Replica) -> None:
+    replica.signal(signal.SIGKILL)
+    replica.wait()
+    replica.start()
+    slow.wait_ready(replica.instance, timeout_s=20)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
+def test_stream_goes_on_elsewhere_without_a_seam(
+    slow: Stack, bus: BusWatch, whole: str, how: signal.Signals
+) -> None:
+    """P07, A04 (b): no token repeated, none missing, usage counted once."""
+    mark = bus.mark()
+    with LiveStream(slow.url, STREAM, slow.keys["plain"]) as stream:
+        request_id = stream.response.headers["x-request-id"]
+        pieces = [stream.next_text() for _ in range(8)]
+        lost = decoder_of(slow, bus, mark)
+        lost.signal(how)
+        try:
+            *events, end = stream.rest()
+        finally:
+            revive(slow, lost)
+    assert end == DONE
+    assert "".join(pieces + deltas(events)) == whole
+    assert [e["choices"][0]["finish_reason"] for e in events if e["choices"]][-1] == "length"
+    assert events[-1]["usage"]["completion_tokens"] == 60
+    assert log_of(slow, request_id)["num_attempts"] == 2
+
+
+def test_body_without_a_stream_survives_a_lost_worker(slow: Stack, bus: BusWatch, whole: str) -> None:
+    mark = bus.mark()
+    client = LiveStream(slow.url, BODY, slow.keys["plain"])
+    lost = decoder_of(slow, bus, mark)
+    lost.signal(signal.SIGKILL)
+    try:
+        answer = client.response.read()
+    finally:
+        client.close()
+        revive(slow, lost)
+    assert client.response.status == 200
+    assert whole.encode() in answer
+
+
+def test_draining_worker_finishes_its_stream(slow: Stack, bus: BusWatch, whole: str) -> None:
+    """N05: SIGTERM lets the answer end where it is."""
+    mark = bus.mark()
+    with LiveStream(slow.url, STREAM, slow.keys["plain"]) as stream:
+        pieces = [stream.next_text() for _ in range(4)]
+        drained = decoder_of(slow, bus, mark)
+        drained.terminate()
+        *events, end = stream.rest()
+    assert drained.wait(10) == 0
+    drained.start()
+    slow.wait_ready(drained.instance, timeout_s=20)
+    assert end == DONE
+    assert "".join(pieces + deltas(events)) == whole
+    assert len(bus.since(mark, ".decode.job.")) == 1
+
+
+def test_stream_without_another_worker_ends_in_one_error_event(slow: Stack, bus: BusWatch) -> None:
+    """A04 (b): an error object last, no finish reason, no ``[DONE]``; the socket closes within seconds."""
+    decoders = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
+    with LiveStream(slow.url, STREAM, slow.keys["plain"], timeout_s=10) as stream:
+        for _ in range(4):
+            stream.next_text()
+        for decoder in decoders:
+            decoder.signal(signal.SIGKILL)
+        try:
+            *events, last = stream.rest()
+        finally:
+            for decoder in decoders:
+                revive(slow, decoder)
+    assert set(last) == {"error", "request_id"}
+    assert last["error"]["type"] == "server_error"
+    assert last["error"]["code"] in ("worker_lost", "no_capacity")
+    assert all(event["choices"][0]["finish_reason"] is None for event in events if isinstance(event, dict))
+
+
+def test_official_client_raises_when_the_stream_breaks(slow: Stack, bus: BusWatch) -> None:
+    """A04 (b)."""
+    decoders = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
+    with openai.OpenAI(base_url=f"{slow.url}/v1", api_key=slow.keys["plain"], max_retries=0) as client:
+        stream = client.chat.completions.create(
+            model=MODEL,
+            messages=BODY["messages"],
+            max_tokens=60,
+            stream=True,
+            extra_body={"ignore_eos": True},
+        )
+        for _ in range(4):
+            next(stream)
+        for decoder in decoders:
+            decoder.signal(signal.SIGKILL)
+        try:
+            with pytest.raises(openai.APIError) as caught:
+                list(stream)
+        finally:
+            for decoder in decoders:
+                revive(slow, decoder)
+    assert caught.value.code in ("worker_lost", "no_capacity")
+
+
+def test_loss_before_the_first_token_is_an_http_status_or_an_answer(slow: Stack, bus: BusWatch) -> None:
+    """Nothing was said yet: the request goes elsewhere; with nobody left it is a 5xx with a code."""
+    prefill = slow.replicas["prefill-1"]
+    prefill.signal(signal.SIGKILL)
+    prefill.wait()
+    try:
+        answer = post(slow.url, STREAM, slow.keys["plain"])
+        assert answer.status == 200
+        assert answer.events[-1] == DONE
+    finally:
+        prefill.start()
+        slow.wait_ready("prefill-1", timeout_s=20)
+
+
+def test_answer_that_broke_never_enters_the_cache(slow: Stack, bus: BusWatch, whole: str) -> None:
+    """C08, C09: with decode killed in mid stream the next one gets the whole answer, computed."""
+    body = STREAM | {"stop": [whole[-6:]], "max_tokens": 200}
+    decoders = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
+    with LiveStream(slow.url, body, slow.keys["demo"], timeout_s=10) as stream:
+        stream.next_text()
+        for decoder in decoders:
+            decoder.signal(signal.SIGKILL)
+        try:
+            last = stream.rest()[-1]
+        finally:
+            for decoder in decoders:
+                revive(slow, decoder)
+    assert "error" in last
+    again = post(slow.url, body, slow.keys["demo"])
+    assert "cache" not in str(again.headers["x-sub100-tier"])
+    assert again.text == whole[: whole.index(whole[-6:])]
+    assert again.finish_reasons == ["stop"]
