@@ -1,0 +1,236 @@
+"""One request, one trace over every hop, and a time to first token that is the client's."""
+
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.raw_http import DONE, LiveStream, deltas, post, request
+from tests.e2e.slow import STEP_S, prompt_of_steps, slow_stack
+from tests.e2e.system import MODEL, sim_only
+from tests.stack import Stack
+
+EXPORT_TIMEOUT_S = 15.0
+PARENT_ID = "b7ad6b7169203331"
+TREE = {
+    "chat": "",
+    "cache.lookup": "chat",
+    "cache.process": "cache.lookup",
+    "scheduler.place": "chat",
+    "scheduler.process": "scheduler.place",
+    "prefill.job": "chat",
+    "prefill.process": "prefill.job",
+    "decode.job": "chat",
+    "decode.process": "decode.job",
+}
+"""Span -> parent. The engines' phases hang below ``*.process``."""
+
+SERVICES = {"chat": "ingress", "cache.process": "cache", "scheduler.process": "scheduler"} | {
+    f"{role}.process": role for role in ("prefill", "decode")
+}
+
+
+def ask(stack: Stack, *, tenant: str = "demo", **headers: str) -> str:
+    """A short chat that no cache has; returns its request id."""
+    request_id = f"trace-{secrets.token_hex(8)}"
+    content = secrets.token_hex(8)
+    body = {"model": MODEL, "messages": [{"role": "user", "content": content}], "max_tokens": 4}
+    sent = [("X-Request-Id", request_id), *headers.items()]
+    answer = post(stack.url, body | {"ignore_eos": True}, stack.keys[tenant], headers=sent)
+    assert answer.status == 200, answer.body
+    return request_id
+
+
+def summary_of(stack: Stack, request_id: str) -> dict[str, Any]:
+    """The request's line in the traces service; waits for the exporters."""
+    deadline = time.monotonic() + EXPORT_TIMEOUT_S
+    while True:
+        for found in request(stack.traces_url, "GET", "/api/traces?limit=1000").json["requests"]:
+            if found["request_id"] == request_id:
+                return dict(found)
+        assert time.monotonic() < deadline, f"no trace of {request_id}"
+        time.sleep(0.1)
+
+
+def spans_of(stack: Stack, trace_id: str, *wanted: str) -> dict[str, dict[str, Any]]:
+    """The trace's spans by name (the last of each), once those wanted are there."""
+    deadline = time.monotonic() + EXPORT_TIMEOUT_S
+    while True:
+        rows = request(stack.traces_url, "GET", f"/api/trace/{trace_id}").json["rows"]
+        spans = {row["span"]["name"]: row["span"] for row in rows}
+        if set(wanted) <= set(spans):
+            return spans
+        assert time.monotonic() < deadline, f"only {sorted(spans)}"
+        time.sleep(0.1)
+
+
+def check_parents(spans: dict[str, dict[str, Any]], root_parent: str = "") -> None:
+    for name, parent in TREE.items():
+        expected = spans[parent]["span_id"] if parent else root_parent
+        assert spans[name]["parent_id"] == expected, name
+    for name, service in SERVICES.items():
+        assert spans[name]["service"] == f"sub100-{service}"
+
+
+def test_trace_spans_all_hops_with_right_parents(stack: Stack) -> None:
+    """O02, without a caller's context: a new root."""
+    found = summary_of(stack, ask(stack))
+    spans = spans_of(stack, found["trace_id"], *TREE)
+    check_parents(spans)
+    assert {span["trace_id"] for span in spans.values()} == {found["trace_id"]}
+    root = spans["chat"]
+    for name, span in spans.items():
+        assert span["start_ns"] >= root["start_ns"], name
+        assert span["end_ns"] >= span["start_ns"], name
+
+
+def test_callers_context_is_honoured(stack: Stack) -> None:
+    """O02: the caller's trace id on every hop, its span the root's parent."""
+    trace_id = secrets.token_hex(16)
+    request_id = ask(stack, traceparent=f"00-{trace_id}-{PARENT_ID}-01", tracestate="vendor=opaque")
+    assert summary_of(stack, request_id)["trace_id"] == trace_id
+    check_parents(spans_of(stack, trace_id, *TREE), PARENT_ID)
+
+
+@pytest.mark.parametrize(
+    "traceparent",
+    [
+        "",
+        "nonsense",
+        f"00-{'0' * 32}-{PARENT_ID}-01",
+        f"00-{'a' * 32}-{'0' * 16}-01",
+        f"ff-{'a' * 32}-{PARENT_ID}-01",
+        f"00-{'A' * 32}-{PARENT_ID}-01x",
+        f"00-{'a' * 31}-{PARENT_ID}-01",
+        f"00-{'g' * 32}-{PARENT_ID}-01",
+        f"00-{'a' * 32}-{PARENT_ID}",
+        f"00-{'a' * 32}-{PARENT_ID}-01-extra",
+    ],
+)
+def test_malformed_context_is_a_new_root(stack: Stack, traceparent: str) -> None:
+    """O02, with W3C's invalid values: no error, and nothing of the value is used."""
+    found = summary_of(stack, ask(stack, traceparent=traceparent))
+    assert found["trace_id"] not in traceparent.lower() or not traceparent
+    assert spans_of(stack, found["trace_id"], "chat")["chat"]["parent_id"] == ""
+
+
+def test_long_stream_has_no_more_spans_than_a_short_one(stack: Stack) -> None:
+    """O06: a span per hop, not per token; the root lasts to the end of the stream."""
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": secrets.token_hex(8)}],
+        "max_tokens": 300,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    started_ns = time.time_ns()
+    answer = post(stack.url, body, stack.keys["demo"])
+    ended_ns = time.time_ns()
+    found = summary_of(stack, answer.headers["x-request-id"])
+    spans_of(stack, found["trace_id"], *TREE)
+    rows = request(stack.traces_url, "GET", f"/api/trace/{found['trace_id']}").json["rows"]
+    assert len(rows) <= len(TREE) + 6  # queue, transfer and compute of two engines
+    assert found["duration_ms"] == pytest.approx((ended_ns - started_ns) / 1e6, rel=0.2, abs=50)
+    assert found["ttft_ms"] < found["duration_ms"]
+
+
+def test_hit_has_its_tier_and_no_worker_in_its_trace(stack: Stack) -> None:
+    """O04: hits are labelled apart."""
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": secrets.token_hex(8)}],
+        "temperature": 0,
+        "max_tokens": 200,
+        "stop": [" ", "e", "a", "\ufffd"],
+    }
+    deadline = time.monotonic() + 10
+    while (answer := post(stack.url, body, stack.keys["demo"])).headers["x-sub100-tier"] != "cache_exact":
+        assert time.monotonic() < deadline
+    found = summary_of(stack, answer.headers["x-request-id"])
+    assert found["tier"] == "cache_exact"
+    assert set(spans_of(stack, found["trace_id"], "chat", "cache.lookup", "cache.process")) == {
+        "chat",
+        "cache.lookup",
+        "cache.process",
+    }
+
+
+def test_no_prompt_text_in_any_span(stack: Stack) -> None:
+    canary = f"canary{secrets.token_hex(8)}"
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": canary}],
+        "max_tokens": 2,
+        "user": canary,
+    }
+    answer = post(stack.url, body, stack.keys["demo"])
+    found = summary_of(stack, answer.headers["x-request-id"])
+    trace = request(stack.traces_url, "GET", f"/api/trace/{found['trace_id']}").body
+    assert canary.encode() not in trace
+    assert stack.keys["demo"].encode() not in trace
+
+
+@pytest.fixture(scope="module")
+def slow(tiny_model: Path) -> Iterator[Stack]:
+    with slow_stack(tiny_model, traces=True, SUB100_INGRESS_KEEP_ALIVE_S="0.2") as running:
+        yield running
+
+
+@sim_only
+def test_ttft_is_the_clients_first_content_chunk(slow: Stack) -> None:
+    """O04: neither the keep-alive nor the head counts; within 10 ms of what the client saw, at best."""
+    differences = []
+    for i in range(5):
+        body = prompt_of_steps(4, salt=f"ttft{i}") | {"stream": True}
+        started_at = time.monotonic()
+        with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
+            is_comment = isinstance(stream.next_event(), bytes)
+            stream.next_text()
+            seen_ms = (time.monotonic() - started_at) * 1e3
+            request_id = stream.response.headers["x-request-id"]
+            assert stream.rest()[-1] == DONE
+        ttft_ms = summary_of(slow, request_id)["ttft_ms"]
+        assert is_comment
+        assert ttft_ms > 3 * STEP_S * 1e3
+        assert ttft_ms <= seen_ms
+        differences.append(seen_ms - ttft_ms)
+    assert min(differences) < 10, differences
+
+
+@sim_only
+def test_client_that_left_before_a_token_has_no_ttft(slow: Stack) -> None:
+    """O04: no sample when no token came."""
+    body = prompt_of_steps(6, salt="left") | {"stream": True}
+    with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
+        assert isinstance(stream.next_event(), bytes)
+        request_id = stream.response.headers["x-request-id"]
+    found = summary_of(slow, request_id)
+    assert found["ttft_ms"] is None
+    root = spans_of(slow, found["trace_id"], "chat")["chat"]
+    assert root["attributes"]["sub100.cancelled"] is True
+
+
+@sim_only
+def test_trace_stays_one_over_an_internal_retry(slow: Stack) -> None:
+    """O02: both attempts hang under the same root, the lost one marked."""
+    prefill = slow.replicas["prefill-1"]
+    body = prompt_of_steps(6, salt="retry") | {"stream": True}
+    with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
+        assert isinstance(stream.next_event(), bytes)
+        prefill.signal(signal.SIGKILL)
+        request_id = stream.response.headers["x-request-id"]
+        events = stream.rest()
+    prefill.wait()
+    prefill.start()
+    slow.wait_ready("prefill-1", timeout_s=20)
+    assert events[-1] == DONE
+    assert deltas(event for event in events if isinstance(event, dict))
+    found = summary_of(slow, request_id)
+    spans = spans_of(slow, found["trace_id"], "prefill.job", "decode.process")
+    assert spans["chat"]["attributes"]["sub100.attempts"] == 2
+    assert spans["prefill.job"]["is_error"]
+    assert spans["prefill.job"]["attributes"]["error.type"] == "worker_lost"
+    assert spans["prefill.job"]["parent_id"] == spans["decode.job"]["parent_id"] == spans["chat"]["span_id"]
