@@ -52,7 +52,17 @@ EVICTED_CODES: Final = {
 _STATUS: Final = {**CLIENT_CODES, **REFUSED_CODES, **EVICTED_CODES}
 
 RETRYABLE_ELSEWHERE: Final = frozenset(
-    {"queue_full", "draining", "worker_lost", "engine_error", "kv_load_failed", "kv_expired", "stale_epoch"}
+    {
+        "draining",
+        "duplicate_attempt",
+        "engine_error",
+        "kv_expired",
+        "kv_load_failed",
+        "misplaced",
+        "queue_full",
+        "stale_epoch",
+        "worker_lost",
+    }
 )
 """Codes of a worker after which ingress asks for another placement."""
 

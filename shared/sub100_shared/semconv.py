@@ -20,7 +20,6 @@ DECODE_SERVE: Final = "decode.process"
 ENGINE_QUEUE: Final = "engine.queue"
 ENGINE_COMPUTE: Final = "engine.compute"
 KV_TRANSFER: Final = "kv.transfer"
-TOKENIZE: Final = "ingress.tokenize"
 
 # hops of the budget
 HOP_NETWORK: Final = "network"
@@ -61,7 +60,6 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 HTTP_STATUS: Final = "http.response.status_code"
 HTTP_ROUTE: Final = "http.route"
-MESSAGING_SYSTEM: Final = "messaging.system"
 
 # values of TIER
 TIER_EXACT: Final = "cache_exact"

@@ -188,3 +188,11 @@ async def test_prefill_attempt_is_over_with_its_first_token_and_needs_no_abort()
     assert a.is_over
     a.lose("worker_lost")
     assert isinstance(await a.next(), FirstToken)
+
+
+async def test_attempt_that_the_engine_refuses_as_wrong_is_not_tried_elsewhere() -> None:
+    a = attempt(1)
+    a.accept(Failed("", "invalid_value", "top_k"))
+    with pytest.raises(AttemptLost) as lost:
+        await a.next()
+    assert (lost.value.code, lost.value.elsewhere) == ("invalid_value", False)

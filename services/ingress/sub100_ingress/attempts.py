@@ -19,6 +19,7 @@ from sub100_proto.placement import WorkerRef
 from sub100_proto.stream import Failed, FirstToken, StreamEvent, Tokens
 from sub100_proto.subjects import Role
 from sub100_shared.bus import Incoming
+from sub100_shared.errors import RETRYABLE_ELSEWHERE
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Attempt:
         self.claimed = self.is_live = True
         match event:
             case Failed(code=code):
-                self.lose(code)
+                self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE)
                 return
             case FirstToken():
                 if self._position > 0:
@@ -119,7 +120,7 @@ class Attempt:
             case Accepted():
                 self.claimed = True
             case Busy(code=code):
-                self.lose(code)
+                self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE)
 
     def lose(self, code: str, *, elsewhere: bool = True) -> None:
         """Nothing more will come: the reader gets AttemptLost after what has arrived."""
