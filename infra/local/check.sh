@@ -7,7 +7,7 @@ step() {
 }
 step ruff format --check .
 step ruff check .
-step mypy proto shared services infra/local tests
+step mypy proto shared services infra/local tests bench
 step lint-imports
 step python -m sub100_bootstrap.lock --check
 exit $failed
