@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.kv_proxy import Tampering
 
 from sub100_engine.vllm.exporter import Exporter
 from sub100_engine.vllm.kv_memory import KvMemory
@@ -167,61 +167,6 @@ def test_exporter_outlives_peers_that_talk_nonsense(producer: Producer, peers: P
             assert len(peer.recv(NONCE_BYTES)) == NONCE_BYTES
             peer.sendall(noise)
     assert np.array_equal(pull(peers, producer.over_tcp()).layers[0][0], producer.memory.layers[0][HELD[0]])
-
-
-class Tampering:
-    """A proxy before an exporter: ``edit`` changes what flows to the puller (None: cut the connection;
-    it may also block)."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.endpoint = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self.num_bytes = 0
-        self.flip_at: int | None = None
-        self.cut_at: int | None = None
-        self.stall_at: int | None = None
-        self.stop = threading.Event()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self.stop.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(5)
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
-                back = threading.Thread(target=self._copy, args=(near, far, False), daemon=True)
-                back.start()
-                self._copy(far, near, True)
-                back.join(5)
-                near.close()
-                far.close()
-
-    def _copy(self, source: socket.socket, sink: socket.socket, is_payload: bool) -> None:
-        with contextlib.suppress(OSError):
-            while data := bytearray(source.recv(256)):
-                if is_payload:
-                    self._edit(data, sink)
-                sink.sendall(data)
-        for sock in (source, sink):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-
-    def _edit(self, data: bytearray, sink: socket.socket) -> None:
-        start, self.num_bytes = self.num_bytes, self.num_bytes + len(data)
-        if self.flip_at is not None and start <= self.flip_at < self.num_bytes:
-            data[self.flip_at - start] ^= 1
-        if self.stall_at is not None and self.num_bytes > self.stall_at:
-            self.stop.wait(30)
-        if self.cut_at is not None and self.num_bytes > self.cut_at:
-            sink.sendall(data[: len(data) // 2])
-            raise OSError("cut")
 
 
 @pytest.fixture

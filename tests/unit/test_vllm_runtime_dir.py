@@ -2,7 +2,11 @@
 
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from sub100_engine.vllm.runtime_dir import RuntimeDir, sweep
 
@@ -15,26 +19,38 @@ sys.stdin.read()
 """
 
 
-def test_directory_and_secret_are_private(tmp_path: Path) -> None:
-    runtime = RuntimeDir.create(str(tmp_path))
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """Short, as Unix sockets need it."""
+    with tempfile.TemporaryDirectory(prefix="s100-") as path:
+        yield Path(path)
+
+
+def test_directory_and_secret_are_private(base: Path) -> None:
+    runtime = RuntimeDir.create(str(base))
     secret = runtime.write_secret("key", b"value")
     assert runtime.path.stat().st_mode & 0o777 == 0o700
     assert secret.stat().st_mode & 0o777 == 0o600
     assert secret.read_bytes() == b"value"
     runtime.remove()
     runtime.remove()
-    assert list(tmp_path.iterdir()) == []
+    assert list(base.iterdir()) == []
 
 
-def test_sweep_leaves_a_living_owner_alone(tmp_path: Path) -> None:
-    runtime = RuntimeDir.create(str(tmp_path))
-    assert sweep(tmp_path) == 0
+def test_directory_with_too_long_a_name_is_refused(base: Path) -> None:
+    with pytest.raises(ValueError, match="more than"):
+        RuntimeDir.create(str(base / ("d" * 90)))
+
+
+def test_sweep_leaves_a_living_owner_alone(base: Path) -> None:
+    runtime = RuntimeDir.create(str(base))
+    assert sweep(base) == 0
     assert runtime.path.is_dir()
     runtime.remove()
 
 
-def test_create_sweeps_what_a_killed_owner_left(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _HOLD, str(tmp_path)]
+def test_create_sweeps_what_a_killed_owner_left(base: Path) -> None:
+    command = [sys.executable, "-c", _HOLD, str(base)]
     env = {"PYTHONPATH": ":".join(sys.path)}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
@@ -43,7 +59,7 @@ def test_create_sweeps_what_a_killed_owner_left(tmp_path: Path) -> None:
         left = Path(owner.stdout.readline().strip())
         assert left.is_dir()
         owner.kill()
-    runtime = RuntimeDir.create(str(tmp_path))
+    runtime = RuntimeDir.create(str(base))
     assert not left.exists()
-    assert list(tmp_path.iterdir()) == [runtime.path]
+    assert list(base.iterdir()) == [runtime.path]
     runtime.remove()

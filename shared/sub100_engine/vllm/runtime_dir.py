@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Final
 
 PREFIX: Final = "sub100-vllm-"
+MAX_BASE_LENGTH: Final = 107 - len(f"/{PREFIX}12345678/{'u' * 36}")
+"""Unix socket names have 107 characters; vLLM names its own by a UUID."""
+
 _LOCK: Final = "lock"
 
 
@@ -24,8 +27,13 @@ class RuntimeDir:
 
     @classmethod
     def create(cls, base: str = "") -> "RuntimeDir":
-        """Sweep what dead owners left in ``base``, then make a directory of our own there."""
+        """Sweep what dead owners left in ``base``, then make a directory of our own there.
+
+        Raises ValueError if sockets in it would have longer names than the kernel takes.
+        """
         parent = Path(base or tempfile.gettempdir())
+        if len(str(parent)) > MAX_BASE_LENGTH:
+            raise ValueError(f"runtime directory {parent} has more than {MAX_BASE_LENGTH} characters")
         parent.mkdir(parents=True, exist_ok=True)
         sweep(parent)
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
