@@ -9,9 +9,6 @@ CPU is user + system time of each service's process over the timed requests.
 import argparse
 import asyncio
 import contextlib
-import json
-import os
-import platform
 import socket
 import subprocess
 import sys
@@ -28,6 +25,7 @@ from tests.stack import Stack, running_stack
 from sub100_local.tiny_model import make
 
 from .client import Sample, StreamClient, median, quantile
+from .results import write
 
 NUM_TOKENS = 16
 STREAMS = (1, 16, 64)
@@ -180,20 +178,7 @@ def main() -> None:
             for cache, tracing in variants
             for row in run(model, cache=cache, tracing=tracing, num_requests=options.requests)
         ]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(
-        json.dumps(
-            {
-                "what": "control plane behind a zero-latency engine, 16 tokens in 16 chunks",
-                "date": time.strftime("%Y-%m-%d"),
-                "machine": {"cpus": os.cpu_count(), "python": platform.python_version()},
-                "rows": rows,
-            },
-            indent=1,
-        )
-        + "\n"
-    )
-    print(f"written: {options.out}")
+    write(options.out, "control plane behind a zero-latency engine, 16 tokens in 16 chunks", rows=rows)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tokenizers import Tokenizer
 from sub100_local.tiny_model import make
 
 from .client import StreamClient, quantile
+from .results import write
 
 RESULTS = Path(__file__).parent / "results" / "long-prompt.json"
 NUM_TOKENS = 100_000
@@ -109,18 +110,17 @@ def main() -> None:
         with running_stack(model) as stack:
             short = uvloop.run(measure(stack, lambda: "Hello there!", options.rounds * 40))
             long = uvloop.run(measure(stack, lambda: f"{time.time_ns()} {long_text}", options.rounds))
-    result = {
-        "what": f"round trips of a probe beside prompts of {num_tokens} tokens",
-        "date": time.strftime("%Y-%m-%d"),
-        "beside_short_prompts": short,
-        "beside_long_prompts": long,
-        "held_up_ms": {"p99": long["p99_ms"] - short["p99_ms"], "max": long["max_ms"] - short["max_ms"]},
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    for name in ("beside_short_prompts", "beside_long_prompts", "held_up_ms"):
-        print(name, json.dumps(result[name]))
-    print(f"written: {options.out}")
+    held_up = {"p99": long["p99_ms"] - short["p99_ms"], "max": long["max_ms"] - short["max_ms"]}
+    print("beside short prompts", json.dumps(short))
+    print("beside long prompts ", json.dumps(long))
+    print("held up, ms         ", json.dumps(held_up))
+    write(
+        options.out,
+        f"round trips of a probe beside prompts of {num_tokens} tokens",
+        beside_short_prompts=short,
+        beside_long_prompts=long,
+        held_up_ms=held_up,
+    )
 
 
 if __name__ == "__main__":

@@ -7,12 +7,8 @@ clock, WAN included; and the ledger of the worst. The tiny random model first, t
 
 import argparse
 import asyncio
-import json
-import os
-import platform
 import secrets
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ from tokenizers import Tokenizer
 from sub100_local.tiny_model import make
 
 from .client import Sample, StreamClient, quantile
+from .results import write
 from .wan import delayed
 
 BUDGET_MS = 100.0
@@ -142,20 +139,8 @@ def main() -> None:
             with running_stack(model, engine="vllm") as stack:
                 results[name] = summarise(asyncio.run(measure(stack, tokenizer, options.requests)))
             print_rows(name, results[name])
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(
-        json.dumps(
-            {
-                "what": f"first content byte at a client {ROUND_TRIP_MS:.0f} ms away (round trip), real vLLM",
-                "date": time.strftime("%Y-%m-%d"),
-                "machine": {"cpus": os.cpu_count(), "python": platform.python_version()},
-                "models": results,
-            },
-            indent=1,
-        )
-        + "\n"
-    )
-    print(f"written: {options.out}")
+    what = f"first content byte at a client {ROUND_TRIP_MS:.0f} ms away (round trip), real vLLM"
+    write(options.out, what, models=results)
 
 
 if __name__ == "__main__":

@@ -2,48 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from sub100_proto.subjects import Role
 from sub100_shared.config import Common, ConfigError, load
 from sub100_shared.secret import derive
 
 from .api import Engine
+from .settings import EngineConfig
 
 
-class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker's environment says of its engine (``SUB100_PREFILL_*``, ``SUB100_DECODE_*``).
-
-    ``model``: a model directory (or, for vLLM, a Hugging Face id). ``served_name``: what clients call it.
-    ``kv_host``: where handed-over KV is served from; only this address is bound. ``timing``: the
-    simulated engine's preset.
-    """
-
-    model: str
-    engine: Literal["vllm", "sim"] = "vllm"
-    served_name: str = ""
-    block_size: int = 32
-    max_model_len: int = 0
-    max_num_seqs: int = 32
-    max_chunk_tokens: int = 512
-    kv_cache_mib: int = 1024
-    num_threads: int = 1
-    kv_host: str = "127.0.0.1"
-    kv_port: int = 0
-    lease_s: float = 30.0
-    timing: str = "zero"
-    max_jobs: int = 256
-    max_queued_tokens: int = 262_144
-    pool: str = "default"
-
-    @property
-    def name(self) -> str:
-        return self.served_name or Path(self.model).name
-
-
-def create_engine(config: EngineConfig, common: Common, role: Role, environ: Mapping[str, str]) -> Engine:
+def create_engine(config: EngineConfig, common: Common, environ: Mapping[str, str]) -> Engine:
     """Build the chosen engine; raises ConfigError naming what is missing."""
     if config.engine == "sim":
         return _simulated(config, environ, derive(common.secret(), "kv-transfer"))
@@ -51,7 +20,7 @@ def create_engine(config: EngineConfig, common: Common, role: Role, environ: Map
         from .vllm.build import build_vllm
     except ImportError as error:
         raise ConfigError(f"engine vllm is not installed in this environment: {error}") from error
-    return build_vllm(config, derive(common.secret(), "kv-transfer"), role)
+    return build_vllm(config, derive(common.secret(), "kv-transfer"))
 
 
 def _simulated(config: EngineConfig, environ: Mapping[str, str], secret: bytes) -> Engine:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sub100_engine.factory import EngineConfig
+from sub100_engine.settings import EngineConfig
 from sub100_ingress.config import IngressConfig
 from sub100_ingress.keys import KeyRing
 from sub100_local import credentials, stack

@@ -1,13 +1,12 @@
 """The vLLM engine from a worker's configuration."""
 
-from sub100_engine.factory import EngineConfig
-from sub100_proto.subjects import Role
+from sub100_engine.settings import EngineConfig
 
 from .config import VllmConfig
 from .engine import VllmEngine
 
 
-def build_vllm(config: EngineConfig, key: bytes, role: Role) -> VllmEngine:
+def build_vllm(config: EngineConfig, key: bytes) -> VllmEngine:
     """``key`` is the transfer key. Both roles run the same engine: each can hand over and pull."""
     return VllmEngine(
         VllmConfig(
