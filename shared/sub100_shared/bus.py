@@ -91,7 +91,10 @@ class Bus:
         self._subscriptions: list[Subscription] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._state_listeners: list[StateListener] = []
+        self._is_established = False
         self._is_closing = False
+        self._connect_error: Exception | None = None
+        self._logged_error = ""
         self.num_slow_consumer_drops = 0
         self.num_reconnects = 0
 
@@ -105,18 +108,21 @@ class Bus:
         password: str = "",
         on_wait: Callable[[str], None] | None = None,
     ) -> "Bus":
-        """Connect, waiting for the server as long as it takes; ``on_wait(reason)`` is told each try."""
-        client = Client()
-        bus = cls(client)
+        """Connect, waiting for the server as long as it takes; ``on_wait(reason)`` is told each try.
+
+        A refused password is waited for too: servers get their users while they run.
+        """
         options: dict[str, object] = {"user": user, "password": password} if user else {}
         while True:
+            client = Client()
+            bus = cls(client)
             try:
                 await client.connect(
                     url,
                     name=name,
                     inbox_prefix=f"_INBOX_{user}" if user else "_INBOX",
-                    allow_reconnect=True,
-                    max_reconnect_attempts=-1,
+                    allow_reconnect=False,  # the client's own first connection never gives up, nor says why
+                    max_reconnect_attempts=1,
                     reconnect_time_wait=0.25,  # type: ignore[arg-type]  # annotated int, used as seconds
                     connect_timeout=2,
                     ping_interval=5,
@@ -126,12 +132,13 @@ class Bus:
                     reconnected_cb=bus._on_reconnected,
                     **options,  # type: ignore[arg-type]
                 )
+                client.options |= {"allow_reconnect": True, "max_reconnect_attempts": -1}
+                bus._is_established = True
                 return bus
             except (OSError, TimeoutError, nats.errors.Error) as error:
-                if isinstance(error, nats.errors.AuthorizationError):
-                    raise
                 if on_wait is not None:
-                    on_wait(f"waiting for NATS at {url}: {error or type(error).__name__}")
+                    cause = bus._connect_error or error
+                    on_wait(f"waiting for NATS at {url}: {cause or type(cause).__name__}")
                 with contextlib.suppress(Exception):
                     await client.close()
                 await asyncio.sleep(CONNECT_RETRY_S)
@@ -266,6 +273,9 @@ class Bus:
         await self._nc.flush()
 
     async def _on_error(self, error: Exception) -> None:
+        if not self._is_established:
+            self._connect_error = error  # told by ``connect``
+            return
         if isinstance(error, nats.errors.SlowConsumerError):
             self.num_slow_consumer_drops += 1
             if self.num_slow_consumer_drops & (self.num_slow_consumer_drops - 1) == 0:  # 1, 2, 4, 8, ...
@@ -274,16 +284,20 @@ class Bus:
                     extra={"subject": error.subject, "num_dropped": self.num_slow_consumer_drops},
                 )
             return
-        _log.warning("bus error", extra={"error": str(error) or type(error).__name__})
+        text = str(error) or type(error).__name__
+        if text != self._logged_error:  # each try to reconnect fails in the same way
+            self._logged_error = text
+            _log.warning("bus error", extra={"error": text})
 
     async def _on_disconnected(self) -> None:
-        if self._is_closing:
+        if self._is_closing or not self._is_established:
             return
         _log.warning("bus disconnected")
         self._tell(connected=False)
 
     async def _on_reconnected(self) -> None:
         self.num_reconnects += 1
+        self._logged_error = ""
         _log.info("bus reconnected")
         self._tell(connected=True)
 
