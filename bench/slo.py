@@ -89,7 +89,7 @@ async def cacheable(client: StreamClient, tokenizer: Tokenizer) -> dict[str, Any
 
 
 def summarise(samples: dict[str, list[Sample]]) -> dict[str, Any]:
-    rows = {}
+    rows: dict[str, Any] = {}
     for tier, of_tier in samples.items():
         if not of_tier:
             rows[tier] = {"requests": 0}
