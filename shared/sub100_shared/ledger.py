@@ -21,7 +21,7 @@ DEFAULT_TOTAL_MS: Final = 100.0
 DEFAULT_SPLIT: Final[Mapping[str, float]] = {
     HOP_NETWORK: 0.20,
     HOP_INGRESS: 0.05,
-    HOP_CACHE: 0.05,
+    HOP_CACHE: 0.10,
     HOP_SCHEDULE: 0.05,
     HOP_PREFILL: 0.60,
 }

@@ -1,11 +1,13 @@
 """The cache hop: ask, within the allotment, and never let the cache cost the request."""
 
+import contextlib
 import logging
 from typing import Final
 
 import msgspec
 
 from sub100_proto import codec, subjects
+from sub100_proto.budget import Budget
 from sub100_proto.cache import CachedAnswer, CacheFill, CacheHit, CacheLookup
 from sub100_shared import semconv
 from sub100_shared.bus import Bus, BusUnavailable, NoResponders, PayloadTooLarge, ReplyTimeout
@@ -16,6 +18,7 @@ from .exchange import Exchange
 _log = logging.getLogger(__name__)
 
 MIN_ALLOTMENT_MS: Final = 2.0
+_WARM_UP_MS: Final = 1000.0
 
 
 class CacheClient:
@@ -27,6 +30,17 @@ class CacheClient:
         self._lookup_subject = subjects.cache_lookup(region)
         self._fill_subject = subjects.cache_fill(region)
         self._ttl_s = ttl_s
+
+    async def warm_up(self) -> None:
+        """One look-up that nobody waits for: the first real one finds all connections made. Never raises."""
+        query = CacheLookup(
+            request_id="warm-up",
+            tenant="warm-up",
+            digest=bytes(32),
+            budget=Budget(total_ms=_WARM_UP_MS, remaining_ms=_WARM_UP_MS, allotted_ms=_WARM_UP_MS),
+        )
+        with contextlib.suppress(NoResponders, ReplyTimeout, BusUnavailable):
+            await self._bus.request(self._lookup_subject, codec.encode(query), timeout_s=_WARM_UP_MS / 1e3)
 
     async def lookup(self, ex: Exchange, digest: bytes) -> CacheHit | None:
         """A hit, or None for a miss, a slow cache and a dead one."""

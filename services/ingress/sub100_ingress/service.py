@@ -45,6 +45,7 @@ class IngressService:
         runtime: Runtime,
         config: IngressConfig,
         serving: Serving,
+        cache: CacheClient,
         table: AttemptTable,
         watchdog: Watchdog,
         surface: Surface,
@@ -53,6 +54,7 @@ class IngressService:
         self._runtime = runtime
         self._serving = serving
         self._keys = keys
+        self._cache = cache
         self._table = table
         self._watchdog = watchdog
         app = create_app(surface, keys, self._refusal, lambda: runtime.is_ready)
@@ -86,6 +88,7 @@ class IngressService:
         await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._watchdog.on_heartbeat)
         runtime.spawn(self._watchdog.run(), "watchdog")
         runtime.spawn(self._reload_keys(), "keys")
+        await self._cache.warm_up()
         self._http = runtime.spawn(self._server.serve(), "http")
 
     async def drain(self, timeout_s: float) -> None:
@@ -136,8 +139,9 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     scheduler = SchedulerClient(
         runtime.bus, runtime.telemetry, region=runtime.region, timeout_ms=config.place_timeout_ms
     )
+    cache = CacheClient(runtime.bus, runtime.telemetry, region=runtime.region, ttl_s=config.cache_ttl_s)
     serving = Serving(
-        CacheClient(runtime.bus, runtime.telemetry, region=runtime.region, ttl_s=config.cache_ttl_s),
+        cache,
         Preparer(
             tokenizer,
             template,
@@ -169,7 +173,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         body_timeout_s=config.body_timeout_s,
         long_prompt_bytes=config.long_prompt_bytes,
     )
-    return IngressService(runtime, config, serving, table, watchdog, surface, keys)
+    return IngressService(runtime, config, serving, cache, table, watchdog, surface, keys)
 
 
 def model_revision(directory: Path) -> str:
