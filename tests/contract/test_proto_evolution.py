@@ -2,6 +2,7 @@
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ ANSWER = cache.CachedAnswer(
     model="m", pieces=("a", "b"), finish_reason="stop", num_prompt_tokens=3, num_completion_tokens=2
 )
 
-EXAMPLES = {
+EXAMPLES: dict[str, list[Any]] = {
     "decode_cache_lookup": [cache.CacheLookup(request_id="r", tenant="t", digest=b"d" * 32, budget=BUDGET)],
     "decode_cache_reply": [
         cache.CacheHit(answer=ANSWER, tier="exact", age_s=1.5),

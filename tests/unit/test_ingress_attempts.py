@@ -37,9 +37,9 @@ async def test_attempt_gives_tokens_in_order_and_once() -> None:
         a.accept(event)
     got: list[int] = []
     for _ in range(3):
-        event = await a.next()
-        assert isinstance(event, Tokens)
-        got += event.ids
+        taken = await a.next()
+        assert isinstance(taken, Tokens)
+        got += taken.ids
     assert got == [10, 11, 12, 13]
 
 
