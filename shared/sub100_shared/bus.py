@@ -270,6 +270,8 @@ class Bus:
             pending_bytes_limit=PENDING_BYTES,
         )
         self._subscriptions.append(subscription)
+        # nats-py writes a PING past commands that still wait in its buffer: only the second is behind SUB.
+        await self._nc.flush()
         await self._nc.flush()
 
     async def _on_error(self, error: Exception) -> None:
