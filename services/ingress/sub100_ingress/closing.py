@@ -55,6 +55,8 @@ def close_exchange(ex: Exchange, status: int) -> None:
             "total_ms": round(ledger.elapsed_ms(), 2),
             "blame": blame,
             "num_prompt_tokens": ex.num_prompt_tokens,
+            "num_cached_tokens": ex.num_cached_tokens,
+            "num_transferred_tokens": ex.num_transferred_tokens,
             "num_completion_tokens": ex.num_completion_tokens,
             "num_attempts": ex.num_attempts,
         },
