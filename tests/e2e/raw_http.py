@@ -59,7 +59,7 @@ class Answer:
 
     @property
     def finish_reasons(self) -> list[str]:
-        reasons = [choice["finish_reason"] for chunk in self.chunks for choice in chunk["choices"]]
+        reasons = [choice["finish_reason"] for chunk in self.chunks for choice in chunk.get("choices", ())]
         return [reason for reason in reasons if reason is not None]
 
 

@@ -15,10 +15,12 @@ CHUNK_TOKENS: Final = 512
 
 @contextlib.contextmanager
 def slow_stack(
-    tiny_model: Path, step_s: float = STEP_S, *, traces: bool = False, **env: str
+    tiny_model: Path, step_s: float = STEP_S, *, num_decode: int = 1, traces: bool = False, **env: str
 ) -> Iterator[Stack]:
     delay = {"SUB100_SIM_DELAY_MS": str(step_s * 1e3)}
-    with running_stack(tiny_model, traces=traces, env={**PATIENT, **delay, **env}) as stack:
+    with running_stack(
+        tiny_model, num_decode=num_decode, traces=traces, env={**PATIENT, **delay, **env}
+    ) as stack:
         yield stack
 
 

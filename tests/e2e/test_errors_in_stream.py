@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import openai
 import pytest
@@ -29,9 +29,7 @@ STEP_S = 0.03
 @pytest.fixture(scope="module")
 def slow(tiny_model: Path) -> Iterator[Stack]:
     """Two decode workers, slow enough to be lost in mid answer; tests restart what they kill."""
-    with slow_stack(tiny_model, STEP_S, SUB100_INGRESS_STALL_TIMEOUT_S="1.0") as running:
-        running.add("decode")
-        running.wait_ready("decode-2", timeout_s=20)
+    with slow_stack(tiny_model, STEP_S, num_decode=2, SUB100_INGRESS_STALL_TIMEOUT_S="1.0") as running:
         yield running
 
 
@@ -54,11 +52,12 @@ def decoder_of(slow: Stack, bus: BusWatch, mark: int) -> Replica:
     return slow.replicas[bus.since(mark, ".decode.job.")[-1].subject.rpartition(".")[2]]
 
 
-def revive(slow: Stack, replica: Replica) -> None:
-    replica.signal(signal.SIGKILL)
-    replica.wait()
-    replica.start()
-    slow.wait_ready(replica.instance, timeout_s=20)
+def revive(slow: Stack, *replicas: Replica) -> None:
+    for replica in replicas:
+        replica.signal(signal.SIGKILL)
+        replica.wait()
+        replica.start()
+    slow.wait_ready(*(replica.instance for replica in replicas), timeout_s=20)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
@@ -113,47 +112,66 @@ def test_draining_worker_finishes_its_stream(slow: Stack, bus: BusWatch, whole: 
     assert len(bus.since(mark, ".decode.job.")) == 1
 
 
-def test_stream_without_another_worker_ends_in_one_error_event(slow: Stack, bus: BusWatch) -> None:
-    """A04 (b): an error object last, no finish reason, no ``[DONE]``; the socket closes within seconds."""
+class Broken(NamedTuple):
+    """Streams that had begun when every decode worker died."""
+
+    body: dict[str, Any]
+    events: list[Any]
+    """What came after that, read raw, by a tenant with a cache."""
+    error: openai.APIError
+    """What the official client raised."""
+
+
+@pytest.fixture(scope="module")
+def broken(slow: Stack, whole: str) -> Broken:
+    body = STREAM | {"stop": [whole[-6:]], "max_tokens": 200}
     decoders = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
-    with LiveStream(slow.url, STREAM, slow.keys["plain"], timeout_s=10) as stream:
+    with (
+        openai.OpenAI(base_url=f"{slow.url}/v1", api_key=slow.keys["plain"], max_retries=0) as client,
+        LiveStream(slow.url, body, slow.keys["demo"], timeout_s=10) as raw,
+        client.chat.completions.create(
+            model=MODEL,
+            messages=BODY["messages"],
+            max_tokens=100,
+            stream=True,
+            extra_body={"ignore_eos": True},
+        ) as official,
+    ):
+        next(official)
         for _ in range(4):
-            stream.next_text()
+            raw.next_text()
         for decoder in decoders:
             decoder.signal(signal.SIGKILL)
         try:
-            *events, last = stream.rest()
+            events = raw.rest()
+            with pytest.raises(openai.APIError) as caught:
+                list(official)
         finally:
-            for decoder in decoders:
-                revive(slow, decoder)
+            revive(slow, *decoders)
+    return Broken(body, events, caught.value)
+
+
+def test_stream_without_another_worker_ends_in_one_error_event(broken: Broken) -> None:
+    """A04 (b): an error object last, no finish reason, no ``[DONE]``; the socket closes within seconds."""
+    *events, last = broken.events
     assert set(last) == {"error", "request_id"}
     assert last["error"]["type"] == "server_error"
     assert last["error"]["code"] in ("worker_lost", "no_capacity")
     assert all(event["choices"][0]["finish_reason"] is None for event in events if isinstance(event, dict))
+    assert DONE not in events
 
 
-def test_official_client_raises_when_the_stream_breaks(slow: Stack, bus: BusWatch) -> None:
+def test_official_client_raises_when_the_stream_breaks(broken: Broken) -> None:
     """A04 (b)."""
-    decoders = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
-    with openai.OpenAI(base_url=f"{slow.url}/v1", api_key=slow.keys["plain"], max_retries=0) as client:
-        stream = client.chat.completions.create(
-            model=MODEL,
-            messages=BODY["messages"],
-            max_tokens=60,
-            stream=True,
-            extra_body={"ignore_eos": True},
-        )
-        for _ in range(4):
-            next(stream)
-        for decoder in decoders:
-            decoder.signal(signal.SIGKILL)
-        try:
-            with pytest.raises(openai.APIError) as caught:
-                list(stream)
-        finally:
-            for decoder in decoders:
-                revive(slow, decoder)
-    assert caught.value.code in ("worker_lost", "no_capacity")
+    assert broken.error.code in ("worker_lost", "no_capacity")
+
+
+def test_answer_that_broke_never_enters_the_cache(slow: Stack, broken: Broken, whole: str) -> None:
+    """C08, C09: with decode killed in mid stream the next one gets the whole answer, computed."""
+    again = post(slow.url, broken.body, slow.keys["demo"])
+    assert "cache" not in str(again.headers["x-sub100-tier"])
+    assert again.text == whole[: whole.index(whole[-6:])]
+    assert again.finish_reasons == ["stop"]
 
 
 def test_loss_before_the_first_token_is_an_http_status_or_an_answer(slow: Stack, bus: BusWatch) -> None:
@@ -168,23 +186,3 @@ def test_loss_before_the_first_token_is_an_http_status_or_an_answer(slow: Stack,
     finally:
         prefill.start()
         slow.wait_ready("prefill-1", timeout_s=20)
-
-
-def test_answer_that_broke_never_enters_the_cache(slow: Stack, bus: BusWatch, whole: str) -> None:
-    """C08, C09: with decode killed in mid stream the next one gets the whole answer, computed."""
-    body = STREAM | {"stop": [whole[-6:]], "max_tokens": 200}
-    decoders = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
-    with LiveStream(slow.url, body, slow.keys["demo"], timeout_s=10) as stream:
-        stream.next_text()
-        for decoder in decoders:
-            decoder.signal(signal.SIGKILL)
-        try:
-            last = stream.rest()[-1]
-        finally:
-            for decoder in decoders:
-                revive(slow, decoder)
-    assert "error" in last
-    again = post(slow.url, body, slow.keys["demo"])
-    assert "cache" not in str(again.headers["x-sub100-tier"])
-    assert again.text == whole[: whole.index(whole[-6:])]
-    assert again.finish_reasons == ["stop"]
