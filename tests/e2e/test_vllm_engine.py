@@ -3,6 +3,7 @@ that nothing was recomputed, and what it leaves behind."""
 
 import asyncio
 import contextlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -75,7 +76,7 @@ async def test_answer_depends_on_the_whole_prompt(rig: Rig) -> None:
     """Else the test above would hold on wrong KV too."""
     prompt = rig.prompt(500)
     other = [prompt[0] + 1, *prompt[1:]]
-    sampling = {"max_tokens": 24, "ignore_eos": True}
+    sampling: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True}
     assert await rig.expected(prompt, **sampling) != await rig.expected(other, **sampling)
 
 
@@ -319,6 +320,19 @@ async def test_killed_core_fails_attempts_and_tells_the_listener_once(
     assert after.last.error == "engine_error"
     assert len(failures) == 1
     await lone.stop()
+    assert os.listdir(short_dir) == []
+
+
+async def test_start_that_is_cancelled_leaves_nothing(lone: "VllmEngine", short_dir: Path) -> None:
+    before = set(multiprocessing.active_children())
+    starting = asyncio.create_task(lone.start(lambda _: None))
+    async with asyncio.timeout(60):
+        while not set(multiprocessing.active_children()) - before:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert set(multiprocessing.active_children()) == before
     assert os.listdir(short_dir) == []
 
 
