@@ -26,6 +26,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
+
 from sub100_proto.fleet import Load
 from sub100_proto.kv import KvHandle
 from sub100_proto.sampling import Sampling

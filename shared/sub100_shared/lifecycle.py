@@ -19,8 +19,9 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import msgspec
 import uvloop
 
 from sub100_proto import codec, subjects
@@ -28,7 +29,7 @@ from sub100_proto.fleet import ServiceStatus, State
 
 from . import log
 from .bus import Bus, BusUnavailable
-from .config import Common, ConfigError, load_common, read_secret
+from .config import Common, ConfigError, load, load_common, read_secret
 from .ops import OpsServer
 from .telemetry import Telemetry
 
@@ -123,24 +124,30 @@ class Runtime:
                 await asyncio.wait_for(self._status_changed.wait(), STATUS_INTERVAL_S)
 
 
-Factory = Callable[[Runtime], Awaitable[Service]]
-"""The composition root: builds the service from its runtime; may raise ConfigError."""
+Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 
-def run(name: str, factory: Factory) -> None:
-    """Run a service until a signal; never returns."""
+def run(
+    name: str, settings: type[Settings], build: Callable[[Runtime, Settings], Awaitable[Service]]
+) -> None:
+    """Run a service until a signal; never returns.
+
+    ``settings`` is filled from ``SUB100_<NAME>_*`` before anything else, so that a bad variable is named
+    even while NATS is away. ``build`` is the composition root; it may raise ConfigError.
+    """
     die_with_parent()
     try:
         common = load_common(os.environ, name)
         log.configure(name, common.instance, common.log_level)
-        code = uvloop.run(_main(name, common, factory))
+        own = load(settings, f"SUB100_{name.upper()}_", os.environ)
+        code = uvloop.run(_main(name, common, lambda runtime: build(runtime, own)))
     except ConfigError as error:
         sys.stderr.write(f"{name}: {error}\n")
         code = 2
     sys.exit(code)
 
 
-async def _main(name: str, common: Common, factory: Factory) -> int:
+async def _main(name: str, common: Common, build: Callable[[Runtime], Awaitable[Service]]) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -157,7 +164,7 @@ async def _main(name: str, common: Common, factory: Factory) -> int:
     try:
         runtime.spawn(runtime.report_status(), "status")
         await ops.start()
-        service = await factory(runtime)
+        service = await build(runtime)
         failure = await _until_stopped(runtime, service, stopping)
     except ConfigError:
         raise

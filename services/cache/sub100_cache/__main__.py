@@ -1,19 +1,17 @@
 """``python -m sub100_cache``."""
 
-import os
 import time
 
 from sub100_shared import lifecycle
 from sub100_shared.clock import monotonic_ms
-from sub100_shared.config import ConfigError, load, read_secret
+from sub100_shared.config import ConfigError, read_secret
 
 from .config import CacheConfig
 from .service import CacheService
 from .store import open_store
 
 
-async def create(runtime: lifecycle.Runtime) -> CacheService:
-    config = load(CacheConfig, "SUB100_CACHE_", os.environ)
+async def create(runtime: lifecycle.Runtime, config: CacheConfig) -> CacheService:
     common = runtime.common
     password = (
         read_secret(common.redis_password_file, "SUB100_REDIS_PASSWORD_FILE").decode()
@@ -33,4 +31,4 @@ async def create(runtime: lifecycle.Runtime) -> CacheService:
 
 
 if __name__ == "__main__":
-    lifecycle.run("cache", create)
+    lifecycle.run("cache", CacheConfig, create)

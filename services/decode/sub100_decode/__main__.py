@@ -1,22 +1,16 @@
 """``python -m sub100_decode``."""
 
-import os
-
-from sub100_engine.factory import create_engine
 from sub100_engine.settings import EngineConfig
-from sub100_engine.worker.claims import Limits
+from sub100_engine.worker.build import build_worker
 from sub100_engine.worker.shell import WorkerShell
-from sub100_shared import config, lifecycle
+from sub100_shared import lifecycle
 
 from .service import DecodeRole
 
 
-async def create(runtime: lifecycle.Runtime) -> WorkerShell:
-    settings = config.load(EngineConfig, "SUB100_DECODE_", os.environ)
-    engine = create_engine(settings, runtime.common, os.environ)
-    limits = Limits(max_jobs=settings.max_jobs, max_tokens=settings.max_queued_tokens)
-    return WorkerShell(runtime, engine, DecodeRole(), limits, pool=settings.pool)
+async def create(runtime: lifecycle.Runtime, config: EngineConfig) -> WorkerShell:
+    return build_worker(runtime, config, DecodeRole())
 
 
 if __name__ == "__main__":
-    lifecycle.run("decode", create)
+    lifecycle.run("decode", EngineConfig, create)

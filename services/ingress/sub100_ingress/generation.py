@@ -11,7 +11,8 @@ from typing import Protocol
 
 from sub100_proto.kv import KvHandle
 from sub100_proto.placement import Placement, Settled, WorkerRef
-from sub100_proto.stream import FirstToken, Tokens
+from sub100_proto.stream import FirstToken, Timing, Tokens
+from sub100_proto.subjects import Role
 from sub100_shared import semconv
 from sub100_shared.errors import Evicted
 from sub100_shared.telemetry import Span, SpanKind, Telemetry, fail
@@ -74,9 +75,12 @@ class Generator:
                             handover = _Handover(placement.prefill, first.kv)
                         ids = () if first.finish_reason == "stop" else (first.token,)
                         await self._deliver(ex, ids, first.finish_reason, text, out)
-                        await self._settle_prefill(placement, first, prompt.num_tokens)
+                        num_computed = prompt.num_tokens - first.cached_tokens
+                        await self._settle_prefill(
+                            placement, placement.prefill, "prefill", first.timing, num_computed
+                        )
                     if not ex.finish_reason:
-                        await self._decode(ex, prompt, placement.decode, handover, text, out)
+                        await self._decode(ex, prompt, placement, handover, text, out)
                     is_done = True
                 except AttemptLost as lost:
                     self._log_loss(ex, lost)
@@ -116,12 +120,13 @@ class Generator:
         self,
         ex: Exchange,
         prompt: Prompt,
-        worker: WorkerRef,
+        placement: Placement,
         handover: "_Handover | None",
         text: TextAssembler,
         out: Delivery,
     ) -> None:
         """Everything after the output so far."""
+        worker = placement.decode
         first_content = not ex.output_ids
         hop = ex.ledger.open(semconv.HOP_DECODE if ex.output_ids else semconv.HOP_PREFILL)
         span = self._span(semconv.DECODE, ex, worker)
@@ -141,6 +146,9 @@ class Generator:
                         ex.ledger.close(hop, own_ms)
                         self._note_cached(ex, event.cached_tokens, span)
                 await self._deliver(ex, event.ids, event.finish_reason, text, out)
+                if event.timing is not None and kv is None:  # the worker computed the prompt itself
+                    num_computed = prompt.num_tokens - event.cached_tokens
+                    await self._settle_prefill(placement, worker, "decode", event.timing, num_computed)
         except AttemptLost as lost:
             fail(span, lost.code)
             raise
@@ -193,16 +201,18 @@ class Generator:
     async def _settle(self, placement: Placement, *, ok: bool) -> None:
         await self._dispatcher.settle(Settled(placement_id=placement.placement_id, phase="all", ok=ok))
 
-    async def _settle_prefill(self, placement: Placement, first: FirstToken, num_prompt_tokens: int) -> None:
-        worker = placement.prefill
+    async def _settle_prefill(
+        self, placement: Placement, worker: WorkerRef, role: Role, timing: Timing, num_computed: int
+    ) -> None:
+        """The prompt is no longer queued at ``worker``; its time teaches the predictor."""
         await self._dispatcher.settle(
             Settled(
                 placement_id=placement.placement_id,
                 phase="prefill",
-                worker_id="" if worker is None else worker.worker_id,
-                role="prefill",
-                prefill_ms=first.timing.compute_ms,
-                num_computed_tokens=num_prompt_tokens - first.cached_tokens,
+                worker_id=worker.worker_id,
+                role=role,
+                prefill_ms=timing.compute_ms,
+                num_computed_tokens=num_computed,
             )
         )
 

@@ -1,20 +1,17 @@
 """Composition root: ``python -m sub100_traces``."""
 
 import logging
-import os
 
-from sub100_shared.config import load
 from sub100_shared.lifecycle import Runtime, Service, run
 
 from .config import TracesConfig
 from .service import TracesService
 
 
-async def build(runtime: Runtime) -> Service:
-    config = load(TracesConfig, "SUB100_TRACES_", os.environ)
+async def build(runtime: Runtime, config: TracesConfig) -> Service:
     logging.getLogger(__name__).info("configured", extra={"host": config.host, "port": config.port})
     return TracesService(config, runtime.spawn)
 
 
 if __name__ == "__main__":
-    run("traces", build)
+    run("traces", TracesConfig, build)

@@ -1,0 +1,17 @@
+"""A worker from its settings: the composition that prefill and decode share."""
+
+import os
+
+from sub100_shared.lifecycle import Runtime
+
+from ..factory import create_engine
+from ..settings import EngineConfig
+from .claims import Limits
+from .shell import WorkerRole, WorkerShell
+
+
+def build_worker(runtime: Runtime, config: EngineConfig, role: WorkerRole) -> WorkerShell:
+    """Raises ConfigError naming what the engine lacks."""
+    engine = create_engine(config, runtime.common, os.environ)
+    limits = Limits(max_jobs=config.max_jobs, max_tokens=config.max_queued_tokens)
+    return WorkerShell(runtime, engine, role, limits, pool=config.pool)
