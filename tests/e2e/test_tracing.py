@@ -113,7 +113,7 @@ def test_callers_context_is_honoured(stack: Stack) -> None:
 def test_malformed_context_is_a_new_root(stack: Stack, traceparent: str) -> None:
     """O02, with W3C's invalid values: no error, and nothing of the value is used."""
     found = summary_of(stack, ask(stack, traceparent=traceparent))
-    assert found["trace_id"] not in traceparent.lower() or not traceparent
+    assert found["trace_id"] not in traceparent.lower()
     assert spans_of(stack, found["trace_id"], "chat")["chat"]["parent_id"] == ""
 
 
@@ -183,8 +183,8 @@ def slow(tiny_model: Path) -> Iterator[Stack]:
 def test_ttft_is_the_clients_first_content_chunk(slow: Stack) -> None:
     """O04: neither the keep-alive nor the head counts; within 10 ms of what the client saw, at best."""
     differences = []
-    for i in range(5):
-        body = prompt_of_steps(4, salt=f"ttft{i}") | {"stream": True}
+    for i in range(3):
+        body = prompt_of_steps(3, salt=f"ttft{i}") | {"stream": True}
         started_at = time.monotonic()
         with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
             is_comment = isinstance(stream.next_event(), bytes)
@@ -194,7 +194,7 @@ def test_ttft_is_the_clients_first_content_chunk(slow: Stack) -> None:
             assert stream.rest()[-1] == DONE
         ttft_ms = summary_of(slow, request_id)["ttft_ms"]
         assert is_comment
-        assert ttft_ms > 3 * STEP_S * 1e3
+        assert ttft_ms > 2 * STEP_S * 1e3
         assert ttft_ms <= seen_ms
         differences.append(seen_ms - ttft_ms)
     assert min(differences) < 10, differences
