@@ -109,7 +109,7 @@ async def test_handover_keeps_sampling_after_k_tokens(rig: Rig, sampling: dict[s
 async def test_min_tokens_are_kept_over_the_handover(rig: Rig) -> None:
     prompt = rig.prompt(40)
     answer = await rig.expected(prompt, ignore_eos=True)
-    stops = {"stop_token_ids": [answer[1], answer[3]], "ignore_eos": True}
+    stops: dict[str, Any] = {"stop_token_ids": [answer[1], answer[3]], "ignore_eos": True}
     for min_tokens, num_told in ((1, 1), (2, 3)):
         first, kv = await rig.handed_over(prompt, min_tokens=min_tokens, **stops)
         rest = await rig.decoded(rig.work(prompt, output=[first], kv=kv, min_tokens=min_tokens, **stops))
@@ -285,7 +285,7 @@ def short_dir() -> Iterator[Path]:
 async def lone(vllm_config: Any, short_dir: Path) -> "AsyncIterator[VllmEngine]":
     from sub100_engine.vllm.engine import VllmEngine
 
-    config = msgspec.structs.replace(vllm_config, runtime_dir=str(short_dir))
+    config = msgspec.structs.replace(vllm_config, runtime_dir=str(short_dir), lease_s=60.0)
     engine = VllmEngine(config, b"k" * 32)
     yield engine
     await engine.stop()
@@ -320,6 +320,19 @@ async def test_killed_core_fails_attempts_and_tells_the_listener_once(
     assert after.last.error == "engine_error"
     assert len(failures) == 1
     await lone.stop()
+    assert os.listdir(short_dir) == []
+
+
+async def test_stop_does_not_wait_for_kv_that_nobody_pulls(lone: "VllmEngine", short_dir: Path) -> None:
+    await lone.start(lambda _: None)
+    work = Rig.work(None, list(range(10, 300)), ignore_eos=True)  # type: ignore[arg-type]
+    handed_over = Recorder(work)
+    lone.prefill(work, handed_over)
+    async with asyncio.timeout(30):
+        await handed_over.until(lambda r: r.is_over)
+    assert handed_over.last.kv is not None
+    async with asyncio.timeout(8):  # the core is killed after ten seconds
+        await lone.stop()
     assert os.listdir(short_dir) == []
 
 

@@ -7,8 +7,10 @@ the bytes, ``leases`` keeps blocks pinned, ``runner_patch`` lets output tokens a
 """
 
 import os
+import sys
 
-# vLLM reads these at import; what depends on the configuration is set by ``environment`` before the child.
-os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # its lines go where ours go
+# vLLM reads these at import; what its child needs is set by ``environment`` before it is spawned.
+if "vllm" not in sys.modules:
+    os.environ["VLLM_CONFIGURE_LOGGING"] = "0"  # its lines go where ours go
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 os.environ["VLLM_NO_USAGE_STATS"] = "1"

@@ -13,7 +13,7 @@ from vllm.config import KVEventsConfig, KVTransferConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from . import connector
+from . import connector, core_output, environment
 from .config import VllmConfig
 from .executor import InlineExecutor
 from .hand_over import TransferSettings
@@ -48,20 +48,21 @@ class EngineCore:
         args = engine_args(self._config, runtime, key, events_endpoint)
         loop = asyncio.get_running_loop()
         async with _starting:
+            environment.prepare(self._config, runtime.path)
             before = set(multiprocessing.active_children())
             thread = ThreadPoolExecutor(1, thread_name_prefix="vllm-start")
-            starting = loop.run_in_executor(
-                thread, lambda: AsyncLLM.from_engine_args(args, stat_loggers=[stats.logger])
-            )
-            try:
-                self._llm = await asyncio.shield(starting)
-            except asyncio.CancelledError:
-                starting.add_done_callback(_shut_down)
-                raise
-            finally:
-                thread.shutdown(wait=False)
-                children = set(multiprocessing.active_children()) - before
-                self._process = next((c for c in children if c.name.startswith("EngineCore")), None)
+            async with core_output.captured(lambda: _core_since(before) is not None):
+                starting = loop.run_in_executor(
+                    thread, lambda: AsyncLLM.from_engine_args(args, stat_loggers=[stats.logger])
+                )
+                try:
+                    self._llm = await asyncio.shield(starting)
+                except asyncio.CancelledError:
+                    starting.add_done_callback(_shut_down)
+                    raise
+                finally:
+                    thread.shutdown(wait=False)
+                    self._process = _core_since(before)
         if self._process is not None:
             self._watched = self._process.sentinel
             loop.add_reader(self._watched, self._died)
@@ -91,6 +92,12 @@ class EngineCore:
         if self._watched is not None:
             asyncio.get_running_loop().remove_reader(self._watched)
             self._watched = None
+
+
+def _core_since(before: set[BaseProcess]) -> BaseProcess | None:
+    """The engine core among the children that were not there before."""
+    children = set(multiprocessing.active_children()) - before
+    return next((child for child in children if child.name.startswith("EngineCore")), None)
 
 
 def _shut_down(starting: "asyncio.Future[AsyncLLM]") -> None:
@@ -129,6 +136,7 @@ def engine_args(config: VllmConfig, runtime: RuntimeDir, key: bytes, events_endp
         distributed_executor_backend=InlineExecutor,
         disable_log_stats=True,
         enable_log_requests=False,
+        use_tqdm_on_load=False,
         kv_transfer_config=KVTransferConfig(
             kv_connector="Sub100Connector",
             kv_connector_module_path=connector.__name__,

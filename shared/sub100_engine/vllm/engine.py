@@ -13,7 +13,6 @@ from sub100_engine.api import EngineInfo, EngineStartError, KvListener, Sink, Wo
 from sub100_proto.fleet import Load
 from sub100_proto.kv import KvHandle
 
-from . import environment
 from .attempt import Attempt
 from .config import VllmConfig
 from .core import EngineCore
@@ -78,7 +77,6 @@ class VllmEngine:
     async def _start(self, on_kv: KvListener) -> EngineInfo:
         config = self._config
         self._runtime = RuntimeDir.create(config.runtime_dir)
-        environment.prepare(config, self._runtime.path)
         self._events = KvEvents(self._runtime.path, config.block_size, on_kv)
         self._events.open()
         await self._core.start(self._runtime, self._key, self._events.endpoint, self._stats)
@@ -112,6 +110,9 @@ class VllmEngine:
         self._is_stopped = True
         for attempt in list(self._attempts):
             self.abort(attempt)
+        if self._own is not None and not self._failure:
+            for key in self._leased:  # the core goes on as long as it holds blocks for somebody
+                self.release(msgspec.structs.replace(self._own, key=key))
         if self._releases:
             await asyncio.wait(self._releases, timeout=2)
         try:

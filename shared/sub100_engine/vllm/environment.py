@@ -9,10 +9,11 @@ from .config import VllmConfig
 
 def prepare(config: VllmConfig, runtime_dir: Path) -> None:
     """Set them before the core is spawned; values that only tune leave an operator's choice alone."""
+    logging.getLogger("vllm").setLevel(logging.WARNING)
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # binding made shared cores 7x slower
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # one engine's idle threads must not starve another
-    logging.getLogger("vllm").setLevel(logging.WARNING)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if config.is_local:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ["OMP_NUM_THREADS"] = str(config.num_threads)
