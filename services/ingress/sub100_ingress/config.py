@@ -22,7 +22,7 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive_s: float = 15.0
     first_token_timeout_s: float = 120.0
     stall_timeout_s: float = 20.0
-    claim_timeout_ms: float = 250.0
+    claim_timeout_ms: float = 1000.0
     place_timeout_ms: float = 500.0
     max_attempts: int = 3
     cache: bool = True
