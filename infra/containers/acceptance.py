@@ -20,7 +20,7 @@ import openai
 
 SERVICES: Final = ("nats", "redis", "traces", "cache", "scheduler", "prefill", "decode", "ingress")
 TRACED: Final = {f"sub100-{name}" for name in ("ingress", "cache", "scheduler", "prefill", "decode")}
-HEALTHY_TIMEOUT_S: Final = 90.0
+HEALTHY_TIMEOUT_S: Final = 180.0
 TRACE_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.5
 UID: Final = "10001"

@@ -18,7 +18,7 @@ quietly() {
     limit="$1"
     shift
     echo "\$ $*" >>"$log"
-    if ! timeout --kill-after=10 "$limit" "$@" >>"$log" 2>&1 </dev/null; then
+    if ! timeout --foreground --kill-after=10 "$limit" "$@" >>"$log" 2>&1 </dev/null; then
         tail -n 40 "$log" >&2
         fail "failed, or took over $limit s: $* (all of it: $log)"
     fi

@@ -11,7 +11,7 @@ umask 022
 service_pid=""
 
 compose() {
-    timeout --kill-after=10 "$1" "$tools/bin/podman-compose" -p "$project" -f "$root/docker-compose.yml" "$2" \
+    timeout --foreground --kill-after=10 "$1" "$tools/bin/podman-compose" -p "$project" -f "$root/docker-compose.yml" "$2" \
         ${3:+"$3"} ${4:+"$4"} >>"$log" 2>&1 </dev/null
 }
 
@@ -23,7 +23,7 @@ clean_up() {
     [ -z "$service_pid" ] || kill "$service_pid" 2>/dev/null || true
     if [ -n "${CONTAINERS_CONF:-}" ]; then
         compose 120 down --volumes || true
-        timeout 60 podman rm --force --all --time 5 >>"$log" 2>&1 || true
+        timeout 60 podman rm --force --all --depend --time 5 >>"$log" 2>&1 || true
         timeout 30 podman network prune --force >>"$log" 2>&1 || true
         if [ "$clean" = yes ]; then
             timeout 120 podman system reset --force >>"$log" 2>&1 || true
@@ -84,5 +84,5 @@ cd "$root"
 DOCKER_HOST="unix://$state/podman.sock" TESTCONTAINERS_RYUK_DISABLED=true \
     TESTCONTAINERS_CONNECTION_MODE=docker_host TESTCONTAINERS_HOST_OVERRIDE=127.0.0.1 \
     SUB100_TEST_BACKEND=docker SUB100_TEST_NATS_IMAGE="$SUB100_NATS_IMAGE" SUB100_TEST_REDIS_IMAGE="$SUB100_REDIS_IMAGE" \
-    timeout --kill-after=30 1200 python -m pytest -q -m "not vllm and not long" -p no:cacheprovider tests/integration
+    timeout --foreground --kill-after=30 1200 python -m pytest -q -m "not vllm and not long" -p no:cacheprovider tests/integration
 say "passed"
