@@ -33,9 +33,11 @@ MAX_MODEL_LEN = 4096
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where vllm is installed, the shared system runs on it: its tests are then tests of real vLLM."""
+    """Where vllm is installed, the shared system runs on it: its tests are then tests of real vLLM, but for
+    those that script the engine."""
     for item in items:
-        if ENGINE == "vllm" and "stack" in getattr(item, "fixturenames", ()):
+        on_stack = "stack" in getattr(item, "fixturenames", ())
+        if ENGINE == "vllm" and on_stack and item.get_closest_marker("skipif") is None:
             item.add_marker(pytest.mark.vllm)
 
 
