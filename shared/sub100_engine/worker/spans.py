@@ -10,6 +10,9 @@ from sub100_shared.telemetry import Context, Span, SpanKind, Telemetry, fail, un
 
 from ..api import Output
 
+_MIN_PHASE_MS: Final = 0.05
+"""A phase too short to see on a waterfall is not worth its span."""
+
 _NAMES: Final = {"prefill": semconv.PREFILL_SERVE, "decode": semconv.DECODE_SERVE}
 
 
@@ -64,7 +67,7 @@ class JobSpans:
             (semconv.KV_TRANSFER, output.transfer_ms),
             (semconv.ENGINE_COMPUTE, output.compute_ms),
         ):
-            if duration_ms > 0:
+            if duration_ms >= _MIN_PHASE_MS:
                 self._telemetry.record(name, opened.span, start_ns=at_ns, duration_ms=duration_ms)
                 at_ns += int(duration_ms * 1e6)
         opened.span.set_attributes(
