@@ -68,10 +68,14 @@ class Abort(Message, frozen=True, tag="abort"):
 
 
 class Resend(Message, frozen=True, tag="resend"):
-    """Publish the attempt's tokens from output position ``position`` again (a gap was seen)."""
+    """Publish the attempt's tokens from output position ``position`` again (a gap was seen).
+
+    If the worker no longer has them it says so with Failed on ``events``, the subject of the stream.
+    """
 
     attempt: str
     position: int
+    events: str = ""
 
 
 class ReleaseKv(Message, frozen=True, tag="release_kv"):

@@ -26,6 +26,7 @@ CLIENT_CODES: Final = {
     "not_found": 404,
     "method_not_allowed": 405,
     "body_timeout": 408,
+    "slow_client": 408,
     "request_too_large": 413,
 }
 REFUSED_CODES: Final = {
@@ -35,6 +36,7 @@ REFUSED_CODES: Final = {
     "no_capacity": 503,
     "queue_full": 503,
     "draining": 503,
+    "attempt_unknown": 503,
     "stale_epoch": 503,
     "misplaced": 503,
     "duplicate_attempt": 503,
@@ -53,6 +55,7 @@ _STATUS: Final = {**CLIENT_CODES, **REFUSED_CODES, **EVICTED_CODES}
 
 RETRYABLE_ELSEWHERE: Final = frozenset(
     {
+        "attempt_unknown",
         "draining",
         "duplicate_attempt",
         "engine_error",

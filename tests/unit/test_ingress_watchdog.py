@@ -127,3 +127,29 @@ async def test_first_event_ends_the_wait_for_a_first_token() -> None:
     lab.table.add(attempt)
     attempt.accept(FirstToken("", 3, 0, Timing()))
     assert attempt.has_token
+
+
+async def test_watchdog_asks_again_while_a_gap_is_open_even_if_later_tokens_come() -> None:
+    lab = Lab()
+    lab.attempt.accept(Tokens("", 3, (5,)))
+    assert lab.attempt.take_gap() == 1
+    lab.after(250)
+    asked = [lab.attempt.take_gap()]
+    for position in range(4, 12):
+        lab.attempt.accept(Tokens("", position, (5,)))
+        lab.after(250)
+        asked.append(lab.attempt.take_gap())
+    assert [position for position in asked if position is not None] == [1] * 5
+    lab.attempt.accept(Tokens("", 1, (5, 5)))
+    lab.after(1_000)
+    assert lab.attempt.take_gap() is None
+
+
+async def test_watchdog_loses_a_stream_whose_gap_never_closes() -> None:
+    lab = Lab()
+    lab.attempt.accept(Tokens("", 1, (5,)))
+    lab.after(10)
+    for position in range(5, 95):
+        lab.attempt.accept(Tokens("", position, (5,)))
+        lab.after(250)
+    assert await lab.is_lost() == "worker_lost"

@@ -178,7 +178,7 @@ async def _answer_until_disconnect(
     try:
         await serving.answer(ex, responder, body_bytes)
     except asyncio.CancelledError:
-        if not watcher.done() or watcher.cancelled():
+        if ex.code != "slow_client" and (not watcher.done() or watcher.cancelled()):
             raise  # not the client: the server itself is going down
         task.uncancel()
     finally:

@@ -67,7 +67,7 @@ class Attempt:
 
     def accept(self, event: StreamEvent) -> None:
         """Take an event from the bus: in order, without repeats; past a gap nothing is taken."""
-        self.claimed = self.is_live = True
+        self.claimed = True
         match event:
             case Failed(code=code):
                 self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE)
@@ -95,7 +95,7 @@ class Attempt:
         if len(self._events) >= self._max_buffered:
             self.lose("slow_client", elsewhere=False)
             return
-        self.has_token = True
+        self.has_token = self.is_live = True
         self._events.append(event)
         self._wake()
 
@@ -109,6 +109,11 @@ class Attempt:
     def lose_gap_memory(self) -> None:
         """What was asked for may be lost, too."""
         self._gap_asked = False
+
+    @property
+    def has_gap(self) -> bool:
+        """Tokens are missing; what follows them is not taken."""
+        return self._gap_asked
 
     def take_gap(self) -> int | None:
         """The position from which to ask again, given once; None if nothing is missing."""

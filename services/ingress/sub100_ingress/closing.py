@@ -12,7 +12,8 @@ from .exchange import Exchange
 _log = logging.getLogger(__name__)
 
 CANCELLED: Final = "cancelled"
-_CLIENT_CLOSED_STATUS: Final = 499
+CLIENT_CLOSED_STATUS: Final = 499
+"""Of a request whose client left before its answer began."""
 
 
 def close_exchange(ex: Exchange, status: int) -> None:
@@ -76,7 +77,3 @@ def _end_hop(span: Span, hop: Hop, end_ns: int, *, is_critical: bool) -> None:
             }
         )
     span.end(end_ns)
-
-
-def client_closed_status() -> int:
-    return _CLIENT_CLOSED_STATUS

@@ -20,6 +20,7 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_buffered_events: int = 4096
     long_prompt_bytes: int = 16_384
     keep_alive_s: float = 15.0
+    write_timeout_s: float = 30.0
     first_token_timeout_s: float = 120.0
     stall_timeout_s: float = 20.0
     claim_timeout_ms: float = 1000.0

@@ -79,7 +79,10 @@ class SseResponder:
             self.status = 200
             headers = _SSE_HEADERS + answer_headers(self._ex)
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._ex.num_writes += 1
+        self._ex.is_writing = True
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        self._ex.is_writing = False
 
 
 class BodyResponder:

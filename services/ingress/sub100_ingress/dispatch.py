@@ -90,7 +90,9 @@ class Dispatcher:
     async def resend(self, attempt: Attempt, position: int) -> None:
         """Ask for tokens that were lost on the way."""
         await self._control(
-            attempt.worker, attempt.role, codec.encode(Resend(attempt=attempt.nonce, position=position))
+            attempt.worker,
+            attempt.role,
+            codec.encode(Resend(attempt=attempt.nonce, position=position, events=self._events)),
         )
 
     async def settle(self, settled: Settled) -> None:

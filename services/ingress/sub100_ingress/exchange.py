@@ -57,6 +57,11 @@ class Exchange(msgspec.Struct, kw_only=True):
 
     cache_age_s: float | None = None
 
+    is_writing: bool = False
+    num_writes: int = 0
+    """A write that does not end (``is_writing`` with the same ``num_writes`` for too long) is a client that
+    does not read: see ``serving``."""
+
     def close_hop(self, hop: Hop, span: Span, own_ms: float | None = None) -> None:
         """End a hop's interval and note its span."""
         self.ledger.close(hop, own_ms)

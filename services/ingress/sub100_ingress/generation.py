@@ -14,7 +14,7 @@ from sub100_proto.placement import Placement, Settled, WorkerRef
 from sub100_proto.stream import FirstToken, Timing, Tokens
 from sub100_proto.subjects import Role
 from sub100_shared import semconv
-from sub100_shared.errors import Evicted
+from sub100_shared.errors import ClientError, Evicted
 from sub100_shared.telemetry import Span, SpanKind, Telemetry, fail
 
 from .attempts import Attempt, AttemptLost
@@ -84,9 +84,13 @@ class Generator:
                     is_done = True
                 except AttemptLost as lost:
                     self._log_loss(ex, lost)
+                    if lost.code == "slow_client":
+                        raise ClientError(lost.code, "the client reads too slowly") from lost
                     if lost.code in _KV_GONE:
+                        if handover is not None:
+                            await self._dispatcher.release(handover.worker, handover.kv)
                         handover = None
-                    else:
+                    elif lost.code != "attempt_unknown":  # the job was lost on the way, not the worker
                         avoid = (*avoid, lost.worker_id)
                     if not lost.elsewhere or ex.num_attempts >= self._max_attempts:
                         raise Evicted(lost.code, f"the worker was lost ({lost.code})") from lost

@@ -20,33 +20,25 @@ async def read_body(receive: Receive, declared: str | None, *, limit: int, timeo
     """
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    first = await asyncio.wait_for(receive(), timeout_s)
-    if first["type"] == "http.disconnect":
-        raise ClientDisconnected
-    if not first.get("more_body"):
-        body: bytes = first.get("body", b"")
-        if len(body) > limit:
-            raise _too_large(limit)
-        return body
     try:
         async with asyncio.timeout(timeout_s):
-            return await _read_rest(receive, bytearray(first.get("body", b"")), limit)
+            return await _read(receive, limit)
     except TimeoutError as error:
         raise ClientError("body_timeout", f"the body did not arrive within {timeout_s:.0f} s") from error
 
 
-async def _read_rest(receive: Receive, body: bytearray, limit: int) -> bytes:
+async def _read(receive: Receive, limit: int) -> bytes:
+    body = bytearray()
     while True:
-        if len(body) > limit:
-            raise _too_large(limit)
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnected
-        body += message.get("body", b"")
+        part: bytes = message.get("body", b"")
+        if len(body) + len(part) > limit:
+            raise _too_large(limit)
         if not message.get("more_body"):
-            if len(body) > limit:
-                raise _too_large(limit)
-            return bytes(body)
+            return bytes(body) + part if body else part
+        body += part
 
 
 async def cancel_on_disconnect(receive: Receive, task: asyncio.Task[Any]) -> None:

@@ -52,6 +52,7 @@ class IngressService:
         keys: KeyRing,
     ) -> None:
         self._runtime = runtime
+        self._config = config
         self._serving = serving
         self._keys = keys
         self._cache = cache
@@ -88,6 +89,7 @@ class IngressService:
         await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._watchdog.on_heartbeat)
         runtime.spawn(self._watchdog.run(), "watchdog")
         runtime.spawn(self._reload_keys(), "keys")
+        runtime.spawn(self._serving.cut_slow_clients(self._config.write_timeout_s), "slow clients")
         await self._cache.warm_up()
         self._http = runtime.spawn(self._server.serve(), "http")
 

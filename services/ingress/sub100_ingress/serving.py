@@ -6,11 +6,12 @@ by its client; nothing of it survives: attempts are aborted, KV released, the te
 
 import asyncio
 import logging
+from typing import Any
 
 from sub100_proto.cache import CacheHit
 from sub100_shared.errors import Evicted, Refused, Sub100Error
 
-from .closing import CANCELLED, client_closed_status, close_exchange
+from .closing import CANCELLED, CLIENT_CLOSED_STATUS, close_exchange
 from .delivery import Responder
 from .exchange import Exchange, Prompt
 from .generation import Generator
@@ -31,6 +32,7 @@ class Serving:
         self._generator = generator
         self._max_inflight = max_inflight
         self._num_by_tenant: dict[str, int] = {}
+        self._live: dict[int, tuple[Exchange, asyncio.Task[Any]]] = {}
         self.num_inflight = 0
         self.is_draining = False
         self._idle = asyncio.Event()
@@ -48,7 +50,7 @@ class Serving:
         try:
             await self._answer(ex, responder, body_bytes)
         except asyncio.CancelledError:
-            ex.code = CANCELLED
+            ex.code = ex.code or CANCELLED
             raise
         except Sub100Error as error:
             ex.code = error.code
@@ -59,7 +61,7 @@ class Serving:
             await responder.fail(Evicted("internal_error", "internal error"))
         finally:
             self._leave(ex)
-            close_exchange(ex, responder.status or client_closed_status())
+            close_exchange(ex, responder.status or CLIENT_CLOSED_STATUS)
 
     async def _answer(self, ex: Exchange, responder: Responder, body_bytes: int) -> None:
         if ex.digest is None:
@@ -97,15 +99,32 @@ class Serving:
             raise Refused(
                 "tenant_concurrency_exceeded", f"your limit is {tenant.max_concurrency} requests at a time"
             )
+        task = asyncio.current_task()
+        assert task is not None
+        self._live[id(ex)] = (ex, task)
         self._num_by_tenant[tenant.name] = num_own + 1
         self.num_inflight += 1
         self._idle.clear()
 
     def _leave(self, ex: Exchange) -> None:
+        del self._live[id(ex)]
         self.num_inflight -= 1
         self._num_by_tenant[ex.tenant.name] -= 1
         if not self.num_inflight:
             self._idle.set()
+
+    async def cut_slow_clients(self, timeout_s: float) -> None:
+        """End exchanges whose client has not taken one write for ``timeout_s`` (to twice that)."""
+        pending: dict[int, int] = {}
+        while True:
+            await asyncio.sleep(timeout_s)
+            writing = {key: ex.num_writes for key, (ex, _) in self._live.items() if ex.is_writing}
+            for key, num_writes in writing.items():
+                if pending.get(key) == num_writes:
+                    ex, task = self._live[key]
+                    ex.code = "slow_client"
+                    task.cancel()
+            pending = writing
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new exchanges and wait for the running ones, at most ``timeout_s``."""

@@ -17,8 +17,11 @@ from .attempts import Attempt, AttemptTable
 
 _log = logging.getLogger(__name__)
 
+_ASK_INTERVAL_MS = 500.0
+
 LAPSE_INTERVALS = 4
-"""Heartbeats that a worker may miss before its streams are re-placed."""
+"""Heartbeats that a worker may miss before its streams are re-placed: one more than before it is no longer
+placed, so that a worker which is only late keeps what it has."""
 
 
 class Watchdog:
@@ -43,6 +46,7 @@ class Watchdog:
         self._beats: dict[str, tuple[int, float, float]] = {}
         self._silent_since: dict[str, float] = {}
         self._poked: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
 
     def on_heartbeat(self, msg: Incoming) -> None:
         """Listener of ``subjects.heartbeat_all``."""
@@ -59,7 +63,7 @@ class Watchdog:
         for attempt in self._table:
             seen.add(attempt.nonce)
             self._judge(attempt, now)
-        for memory in (self._silent_since, self._poked):
+        for memory in (self._silent_since, self._poked, self._asked):
             for nonce in memory.keys() - seen:
                 del memory[nonce]
         for worker_id, (_, at, interval_ms) in list(self._beats.items()):
@@ -75,6 +79,11 @@ class Watchdog:
         if self._is_dead(attempt, now):
             attempt.lose("worker_lost")
             return
+        if attempt.has_gap and now - self._asked.get(attempt.nonce, -_ASK_INTERVAL_MS) >= _ASK_INTERVAL_MS:
+            # the first ask may have been lost, too: the worker was perhaps not back on the bus yet
+            self._asked[attempt.nonce] = now
+            attempt.lose_gap_memory()
+            attempt.ask_again()
         if attempt.is_live:
             attempt.is_live = False
             self._silent_since[attempt.nonce] = now

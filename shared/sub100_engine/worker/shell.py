@@ -196,9 +196,9 @@ class WorkerShell:
         match control:
             case Abort(attempt=attempt):
                 self._abort(attempt)
-            case Resend(attempt=attempt, position=position):
-                if not self._streams.resend(attempt, position):
-                    _log.info("nothing to resend", extra={"attempt": attempt, "position": position})
+            case Resend(attempt=attempt, position=position, events=events):
+                if not self._streams.resend(attempt, position) and events:
+                    self._streams.tell(events, Failed(attempt, "attempt_unknown"))
             case ReleaseKv(kv=kv):
                 self._engine.release(kv)
             case DumpKv():

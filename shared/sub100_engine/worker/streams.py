@@ -71,9 +71,13 @@ class Streams:
         """Queue an event for the end of this turn of the loop."""
         if not isinstance(event, Tokens):
             stream.only_event = event
-        pending = self._pending.get(stream.events)
+        self.tell(stream.events, event)
+
+    def tell(self, subject: str, event: StreamEvent) -> None:
+        """The same for an attempt that has no stream here."""
+        pending = self._pending.get(subject)
         if pending is None:
-            self._pending[stream.events] = [event]
+            self._pending[subject] = [event]
             self._wake.set()
             self._idle.clear()
         else:
