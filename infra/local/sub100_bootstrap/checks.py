@@ -31,7 +31,7 @@ def tool(name: str, package: str) -> None:
         raise Failure(f"{name} is missing: install {package} and retry")
 
 
-def library(name: str, package: str) -> None:
+def shared_library(name: str, package: str) -> None:
     """A shared library that a wheel needs and does not bring."""
     try:
         ctypes.CDLL(name)
