@@ -16,13 +16,15 @@ run() {
     echo "$result  $(($(date +%s) - began)) s  $what" >>"$report"
 }
 longs() {
-    "$1" -m pytest -q -m "long and $2" tests
+    python=$1 which=$2
+    shift 2
+    "$python" -m pytest -q -m "long and $which" "$@"
     code=$?
     [ $code -eq 5 ] || return $code # no long test of this kind is no failure
 }
 export SUB100_TEST_REDISEARCH="$SUB100_REDISEARCH"
-run "long tests, control environment" longs "$SUB100_CONTROL_PYTHON" "not vllm"
-run "long tests, engine environment" longs "$SUB100_ENGINE_PYTHON" "vllm"
+run "long tests, control environment" longs "$SUB100_CONTROL_PYTHON" "not vllm" tests
+run "long tests, engine environment" longs "$SUB100_ENGINE_PYTHON" "vllm" tests/e2e tests/chaos
 run "bench" make --no-print-directory bench
 run "long prompts" make --no-print-directory bench-long
 run "slo" make --no-print-directory slo

@@ -31,14 +31,13 @@ KEY = b"a transfer key that is 32 bytes."
 MAX_MODEL_LEN = 4096
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where vllm is installed, the shared system runs on it: its tests are then tests of real vLLM, but for
-    those that script the engine."""
-    for item in items:
-        on_stack = "stack" in getattr(item, "fixturenames", ())
-        if ENGINE == "vllm" and on_stack and item.get_closest_marker("skipif") is None:
-            item.add_marker(pytest.mark.vllm)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What scripts the engine runs in the simulated engine's environment; elsewhere it is left out."""
+    if ENGINE == "sim":
+        return
+    scripted = [item for item in items if item.get_closest_marker("skipif") is not None]
+    config.hook.pytest_deselected(items=scripted)
+    items[:] = [item for item in items if item not in scripted]
 
 
 @pytest.fixture(scope="session")
