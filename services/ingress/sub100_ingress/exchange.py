@@ -2,7 +2,6 @@
 
 import msgspec
 
-from sub100_proto.placement import Placement
 from sub100_shared.ledger import Hop, Ledger
 from sub100_shared.semconv import TIER_NONE
 from sub100_shared.telemetry import Span, unix_ns
@@ -37,8 +36,6 @@ class Exchange(msgspec.Struct, kw_only=True):
     digest: bytes | None = None
     """The exact cache key; None when the request is not cacheable."""
 
-    prompt: Prompt | None = None
-    placement: Placement | None = None
     output_ids: list[int] = msgspec.field(default_factory=list)
     """All output tokens received, over all attempts; the client may have seen fewer (stop strings)."""
 

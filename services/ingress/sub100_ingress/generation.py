@@ -66,7 +66,7 @@ class Generator:
         try:
             while not ex.finish_reason:
                 ex.num_attempts += 1
-                placement = ex.placement = await self._scheduler.place(ex, prompt, avoid)
+                placement = await self._scheduler.place(ex, prompt, avoid)
                 is_done = False
                 try:
                     if placement.prefill is not None and not ex.output_ids:

@@ -36,7 +36,6 @@ class Preparer:
             prompt = await asyncio.to_thread(self._prepare, ex.request, ex.tenant.name)
         else:
             prompt = self._prepare(ex.request, ex.tenant.name)
-        ex.prompt = prompt
         ex.num_prompt_tokens = prompt.num_tokens
         return prompt
 
