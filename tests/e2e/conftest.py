@@ -47,8 +47,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def stack(tiny_model: Path) -> Iterator[Stack]:
-    """Shared: tests must leave it as they found it."""
-    with running_stack(tiny_model, engine=ENGINE, traces=True, env=PATIENT) as running:
+    """Shared: tests must leave it as they found it.
+
+    The simulated engine takes a GPU's time for its steps: with none, thousands of tokens are over before
+    a heartbeat tells of them.
+    """
+    with running_stack(tiny_model, engine=ENGINE, timing="h200-8b", traces=True, env=PATIENT) as running:
         yield running
 
 

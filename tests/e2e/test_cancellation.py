@@ -82,9 +82,9 @@ def test_leaving_without_a_stream_stops_the_engine(stack: Stack, bus: BusWatch) 
 def test_left_request_is_logged_as_cancelled_not_as_200(stack: Stack, bus: BusWatch) -> None:
     """D02."""
     headers = [("X-Request-Id", "left-without-stream")]
-    client = LiveStream(stack.url, ENDLESS, stack.keys["plain"], headers=headers)
-    bus.wait(lambda: bus.num_in("decode-1") == 1, "running")
-    client.reset()
+    with LiveStream(stack.url, ENDLESS, stack.keys["plain"], headers=headers) as client:
+        bus.wait(lambda: bus.num_in("decode-1") == 1, "running")
+        client.reset()
     line = log_of(stack, "left-without-stream")
     assert (line["code"], line["status"]) == ("cancelled", 499)
 
