@@ -8,7 +8,19 @@ from typing import Final
 
 import msgspec
 
-from .cache import CachedAnswer, CacheFill, CacheHit, CacheLookup, CacheMiss
+from .cache import (
+    CacheAlias,
+    CachedAnswer,
+    CacheFill,
+    CacheHit,
+    CacheInvalidate,
+    CacheInvalidated,
+    CacheLookup,
+    CacheMiss,
+    CacheObserved,
+    CacheStats,
+    CacheStatsQuery,
+)
 from .fleet import Heartbeat, KvDump, KvEvents, ServiceStatus
 from .jobs import Abort, Accepted, Busy, DecodeJob, DumpKv, PrefillJob, ReleaseKv, Resend
 from .placement import Placed, Placement, PlaceRequest, Rejected, Settled
@@ -20,7 +32,9 @@ encode = _encoder.encode
 
 decode_cache_lookup = msgspec.msgpack.Decoder(CacheLookup).decode
 decode_cache_reply = msgspec.msgpack.Decoder(CacheHit | CacheMiss).decode
-decode_cache_fill = msgspec.msgpack.Decoder(CacheFill).decode
+decode_cache_write = msgspec.msgpack.Decoder(CacheFill | CacheAlias | CacheObserved).decode
+decode_cache_admin = msgspec.msgpack.Decoder(CacheInvalidate | CacheStatsQuery).decode
+decode_cache_admin_reply = msgspec.msgpack.Decoder(CacheInvalidated | CacheStats).decode
 decode_cached_answer = msgspec.msgpack.Decoder(CachedAnswer).decode
 decode_place_request = msgspec.msgpack.Decoder(PlaceRequest).decode
 decode_place_reply = msgspec.msgpack.Decoder(Placement | Rejected).decode

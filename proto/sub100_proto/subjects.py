@@ -3,7 +3,8 @@
 | subject | from | to | payload -> reply |
 | --- | --- | --- | --- |
 | ``cache.lookup`` | ingress | cache (queue group) | CacheLookup -> CacheHit or CacheMiss |
-| ``cache.fill`` | ingress | cache (queue group) | CacheFill |
+| ``cache.fill`` | ingress | cache (queue group) | CacheFill, CacheAlias, CacheObserved |
+| ``cache.admin`` | ingress, operator | cache (queue group) | CacheInvalidate or CacheStatsQuery -> answer |
 | ``scheduler.place`` | ingress | scheduler (queue group) | PlaceRequest -> Placement or Rejected |
 | ``scheduler.settled`` | ingress | every scheduler | Settled |
 | ``scheduler.placed`` | scheduler | every other scheduler | Placed |
@@ -55,6 +56,10 @@ def cache_lookup(region: str) -> str:
 
 def cache_fill(region: str) -> str:
     return _at(region, "cache.fill")
+
+
+def cache_admin(region: str) -> str:
+    return _at(region, "cache.admin")
 
 
 def scheduler_place(region: str) -> str:

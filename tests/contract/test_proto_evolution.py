@@ -23,10 +23,24 @@ EXAMPLES: dict[str, list[Any]] = {
     "decode_cache_lookup": [cache.CacheLookup(request_id="r", tenant="t", digest=b"d" * 32, budget=BUDGET)],
     "decode_cache_reply": [
         cache.CacheHit(answer=ANSWER, tier="exact", age_s=1.5),
-        cache.CacheMiss(reason="unavailable", spent_ms=0.5),
+        cache.CacheMiss(
+            reason="absent",
+            spent_ms=0.5,
+            near=cache.NearMiss(digest=b"d" * 32, question="q", similarity=0.97, rule="negation"),
+        ),
     ],
-    "decode_cache_fill": [
-        cache.CacheFill(request_id="r", tenant="t", digest=b"d" * 32, answer=ANSWER, ttl_s=60)
+    "decode_cache_write": [
+        cache.CacheFill(request_id="r", tenant="t", digest=b"d" * 32, answer=ANSWER, ttl_s=60),
+        cache.CacheAlias(tenant="t", digest=b"d" * 32, target=b"e" * 32, generation=b"g"),
+        cache.CacheObserved(tenant="t", tier="semantic", agreed=False, similarity=0.95),
+    ],
+    "decode_cache_admin": [
+        cache.CacheInvalidate(tenant="t", erase=True),
+        cache.CacheStatsQuery(tenant="t"),
+    ],
+    "decode_cache_admin_reply": [
+        cache.CacheInvalidated(num_erased=3),
+        cache.CacheStats(num_lookups=3, num_exact_hits=1),
     ],
     "decode_cached_answer": [ANSWER],
     "decode_place_request": [

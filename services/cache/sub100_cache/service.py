@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from sub100_proto import codec, subjects
-from sub100_proto.cache import CacheHit, CacheMiss, CacheReply
+from sub100_proto.cache import CacheFill, CacheHit, CacheMiss, CacheReply
 from sub100_shared import semconv
 from sub100_shared.bus import Incoming
 from sub100_shared.clock import Clock
@@ -93,7 +93,9 @@ class CacheService:
     async def _on_fill(self, msg: Incoming) -> None:
         """Only whole answers enter; a fill that cannot be stored is dropped: the next request fills again."""
         try:
-            fill = codec.decode_cache_fill(msg.data)
+            fill = codec.decode_cache_write(msg.data)
+            if not isinstance(fill, CacheFill):
+                return
             if fill.ttl_s < 1 or fill.answer.finish_reason != _FINISHED:
                 return
             is_stored = await self._store.put(
