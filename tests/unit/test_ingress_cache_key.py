@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sub100_ingress.cache_key import digest, is_cacheable, normalise
+from sub100_ingress.cache_key import CacheKey, cache_key, is_cacheable, normalise
+from sub100_ingress.keys import Tenant
 from sub100_ingress.openai_request import GenerationRequest, parse_chat, parse_completion
 from sub100_proto.sampling import Sampling
 
@@ -19,8 +20,14 @@ def chat(**fields: Any) -> GenerationRequest:
     return parse_chat(json.dumps({"model": "m", "messages": [SYSTEM, USER], **fields}).encode())
 
 
+def whole(
+    request: GenerationRequest, tenant: str = "t", revision: str = "r", *, semantic: bool = True
+) -> CacheKey:
+    return cache_key(request, Tenant(name=tenant, semantic=semantic), revision)
+
+
 def key(request: GenerationRequest, tenant: str = "t", revision: str = "r") -> bytes:
-    return digest(request, tenant, revision)
+    return whole(request, tenant, revision).digest
 
 
 def text(*texts: str) -> list[dict[str, str]]:
@@ -95,7 +102,106 @@ SAME: dict[str, GenerationRequest] = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_key_is_equal_when_only_the_delivery_or_spelling_differs(name: str) -> None:
-    assert key(SAME[name]) == key(chat())
+    assert whole(SAME[name]) == whole(chat())
+
+
+ONLY_THE_QUESTION = ("base", "user case", "user inner blank", "joined parts")
+
+
+@pytest.mark.parametrize(("one", "other"), list(combinations(DIFFERENT, 2)))
+def test_scope_differs_unless_only_the_question_does(one: str, other: str) -> None:
+    """Of the last turn's parts the last is the question; those before it are scope."""
+    same = {one, other} <= set(ONLY_THE_QUESTION)
+    assert (whole(DIFFERENT[one]).scope == whole(DIFFERENT[other]).scope) is same
+
+
+def test_question_is_the_last_text_of_the_last_user_turn() -> None:
+    assert whole(chat()).question == "Is Café open?"
+    assert whole(DIFFERENT["first part"]).question == "Is Café open?"
+    assert whole(DIFFERENT["user as system"]).question == ""
+    assert whole(DIFFERENT["completion"]).question == ""
+    assert whole(chat(messages=[USER, {"role": "assistant", "content": "Yes."}])).question == ""
+
+
+def test_question_is_kept_from_the_semantic_tier_unless_the_tenant_wants_it() -> None:
+    without = whole(chat(), semantic=False)
+    assert without == CacheKey(digest=key(chat()), scope=whole(chat()).scope, question="")
+
+
+_TEXT = st.sampled_from(["a", "A", "a ", " a", "a\r\nb", "a\nb", "é", "e\u0301", ""])
+_MESSAGE = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["system", "user", "assistant"]),
+        "content": _TEXT | st.lists(_TEXT, min_size=1, max_size=2).map(lambda texts: text(*texts)),
+    },
+    optional={"name": st.sampled_from(["ann", "bob"])},
+)
+_BODY = st.fixed_dictionaries(
+    {"messages": st.lists(_MESSAGE, min_size=1, max_size=3)},
+    optional={
+        "model": st.sampled_from(["m", "m2"]),
+        "max_tokens": st.sampled_from([1, 2]),
+        "temperature": st.sampled_from([0, 0.5, 1]),
+        "top_p": st.sampled_from([0.5, 1]),
+        "seed": st.sampled_from([0, 1]),
+        "stop": st.sampled_from(["x", ["x"], ["x", "y"], ["y", "x"]]),
+        "presence_penalty": st.sampled_from([0, 1]),
+        "stop_token_ids": st.sampled_from([[], [1]]),
+        "stream": st.booleans(),
+    },
+)
+_WHO = st.tuples(st.sampled_from(["t", "u"]), st.sampled_from(["r", "s"]))
+
+
+def meaning(request: GenerationRequest, who: tuple[str, str]) -> tuple[Any, Any]:
+    """What scope and question stand for, without hashing: an independent account of the rules."""
+    turns: list[tuple[Any, ...]] = [
+        (m.role, m.parts, m.name, m.tool_calls, m.tool_call_id) for m in request.messages or ()
+    ]
+    question = None
+    role, parts, *rest = turns[-1]
+    if role == "user" and parts:
+        question = normalise(parts[-1])
+        turns[-1] = (role, (*parts[:-1], None), *rest)
+    rest_of_it = [
+        (name, getattr(request, name))
+        for name in request.__struct_fields__
+        if name not in ("messages", "stream", "include_usage")
+    ]
+    return (who, turns, rest_of_it), question
+
+
+@given(_BODY, _BODY, _WHO, _WHO)
+def test_keys_are_shared_exactly_by_requests_that_mean_the_same(
+    one: dict[str, Any], other: dict[str, Any], who: tuple[str, str], other_who: tuple[str, str]
+) -> None:
+    a, b = chat(**one), chat(**other)
+    scope_a, question_a = meaning(a, who)
+    scope_b, question_b = meaning(b, other_who)
+    key_a, key_b = whole(a, *who), whole(b, *other_who)
+    assert (key_a.scope == key_b.scope) is (scope_a == scope_b)
+    assert (key_a.digest == key_b.digest) is ((scope_a, question_a) == (scope_b, question_b))
+
+
+@given(_BODY, st.data())
+def test_one_changed_field_is_never_shared(body: dict[str, Any], data: st.DataObject) -> None:
+    """Pairs that differ in exactly one place, which two independent bodies seldom do."""
+    other = body | {"messages": data.draw(st.lists(_MESSAGE, min_size=1, max_size=3))}
+    field = data.draw(st.sampled_from(["messages", "max_tokens", "temperature", "seed", "stop", "model"]))
+    if field != "messages":
+        other = {k: v for k, v in body.items() if k != field} | {field: data.draw(_VALUES[field])}
+    a, b = chat(**body), chat(**other)
+    who = ("t", "r")
+    assert (whole(a).digest == whole(b).digest) is (meaning(a, who) == meaning(b, who))
+
+
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "max_tokens": st.integers(1, 9),
+    "temperature": st.sampled_from([0, 0.1, 1, None]),
+    "seed": st.none() | st.integers(0, 3),
+    "stop": st.none() | st.lists(st.sampled_from(["x", "y", "xy"]), min_size=1, max_size=2),
+    "model": st.sampled_from(["m", "m2", "M"]),
+}
 
 
 def test_key_has_32_bytes_and_is_stable() -> None:

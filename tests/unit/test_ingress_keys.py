@@ -37,6 +37,40 @@ def test_ring_knows_the_tenant_of_a_key(path: Path) -> None:
     )
 
 
+def test_ring_reads_what_a_tenant_wants_of_the_cache(path: Path) -> None:
+    fields: dict[str, Any] = {
+        "cache": "all",
+        "semantic": True,
+        "threshold": 0.95,
+        "shadow": True,
+        "judge": True,
+        "ttl_s": 60,
+    }
+    ring = KeyRing.load(write(path, [entry(**fields)]))
+    assert ring.authenticate([b"Bearer sk-demo"]) == Tenant(
+        name="demo", cache="all", semantic=True, threshold=0.95, shadow=True, judge=True, ttl_s=60
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"semantic": True},
+        {"shadow": True},
+        {"cache": "all", "judge": True},
+        {"cache": "all", "threshold": 0.95},
+        {"cache": "all", "semantic": True, "threshold": 0.5},
+        {"cache": "all", "semantic": True, "threshold": 1.01},
+        {"cache": "all", "ttl_s": 0},
+        {"cache": "all", "semantic": 1},
+    ],
+    ids=str,
+)
+def test_ring_refuses_cache_settings_that_cannot_be_meant(path: Path, fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="json"):
+        KeyRing.load(write(path, [entry(**fields)]))
+
+
 @pytest.mark.parametrize(
     "authorizations",
     [

@@ -16,8 +16,9 @@ from sub100_shared.errors import ClientError, Evicted, Sub100Error
 from sub100_shared.ledger import Ledger
 from sub100_shared.telemetry import SpanKind, Telemetry, extract, unix_ns
 
-from . import door
-from .cache_key import digest, is_cacheable
+from . import cache_control, door
+from .cache_control import CacheControl
+from .cache_key import CacheKey, cache_key, is_cacheable
 from .chunks import ChatChunks, ChunkWriter, CompletionChunks
 from .delivery import BodyResponder, Responder, Send, SseResponder, send_error
 from .exchange import Exchange
@@ -105,31 +106,35 @@ class GeneratingRoute:
                 timeout_s=surface.body_timeout_s,
             )
             tenant: Tenant = scope[door.TENANT]
+            control = cache_control.parse(headers.getlist("cache-control"))
             if len(body) > surface.long_prompt_bytes:
-                request, digest_ = await asyncio.to_thread(self._read, body, tenant)
+                request, key = await asyncio.to_thread(self._read, body, tenant, control)
             else:
-                request, digest_ = self._read(body, tenant)
+                request, key = self._read(body, tenant, control)
         except ClientError as error:
             await send_error(send, error, scope[door.REQUEST_ID])
             return
         except ClientDisconnected:
             return
-        ex = self._open(scope, headers, request, tenant, digest_)
+        ex = self._open(scope, headers, request, tenant)
+        ex.key, ex.cache_control = key, control
         writer = self._chunk_writer(
             request_id=ex.request_id, model=request.model, include_usage=request.include_usage
         )
         responder: Responder = (SseResponder if request.stream else BodyResponder)(ex, writer, send)
         await _answer_until_disconnect(surface.serving, ex, responder, receive, len(body))
 
-    def _read(self, body: bytes, tenant: Tenant) -> tuple[GenerationRequest, bytes | None]:
+    def _read(
+        self, body: bytes, tenant: Tenant, control: CacheControl
+    ) -> tuple[GenerationRequest, CacheKey | None]:
         """The request and its cache key, if it has one; runs in a thread for long bodies."""
         surface = self._surface
         request = self._parse(body)
         if request.model != surface.model:
             raise _unknown_model(request.model, surface.model)
-        if not (surface.use_cache and is_cacheable(request, tenant.cache)):
+        if not (surface.use_cache and control.may_write and is_cacheable(request, tenant.cache)):
             return request, None
-        return request, digest(request, tenant.name, surface.model_revision)
+        return request, cache_key(request, tenant, surface.model_revision)
 
     def _open(
         self,
@@ -137,7 +142,6 @@ class GeneratingRoute:
         headers: Headers,
         request: GenerationRequest,
         tenant: Tenant,
-        digest_: bytes | None,
     ) -> Exchange:
         surface = self._surface
         carrier = {name: headers[name] for name in _TRACE_HEADERS if name in headers}
@@ -164,7 +168,6 @@ class GeneratingRoute:
             request=request,
             ledger=ledger,
             span=span,
-            digest=digest_,
         )
 
 

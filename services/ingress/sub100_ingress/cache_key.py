@@ -1,48 +1,82 @@
-"""What makes two requests the same question: the exact tier's key, and whether to ask at all."""
+"""What makes two requests the same question: digest, scope, question; and whether to ask at all.
+
+The *question* is the text of the last user turn (its last part, if it has several). The *scope* is a hash
+of everything else that makes the answer. The *digest* covers both and is the exact tier's key.
+
+Rules of normalisation, for the question alone: Unicode NFC; ``\\r\\n`` is ``\\n``; white space at both ends
+goes. Case, inner blanks, punctuation and look-alike characters stay: they carry meaning. Everything in the
+scope is taken as it is, blanks and the borders between parts included, and so are the prompts of
+completions, where a blank at the end steers the model.
+"""
 
 import unicodedata
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import FieldInfo
 
-from .keys import CachePolicy
+from .keys import CachePolicy, Tenant
 from .messages import ChatMessage
 from .openai_request import GenerationRequest
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """Raise it when the meaning of a key changes; old entries are then never found again."""
 
 _DELIVERY_FIELDS: Final = frozenset({"stream", "include_usage"})
 """Fields that change how an answer is delivered, not what it says."""
 
+_PLAIN_FIELDS: Final = _DELIVERY_FIELDS | {
+    "kind",
+    "model",
+    "sampling",
+    "messages",
+    "prompt",
+    "max_tokens",
+    "stops",
+}
+"""Fields that may have any value while the answer stays one plain text. Every other field, those of later
+versions too, must have its default."""
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def digest(request: GenerationRequest, tenant: str, model_revision: str) -> bytes:
-    """32 bytes over everything that changes the answer: tenant, model and revision, every message with its
-    part borders, every sampling field at its effective value, limits and stop strings.
+class CacheKey(msgspec.Struct, frozen=True, kw_only=True):
+    """``question`` is empty when the semantic tier must not be asked. Hashes have 32 bytes."""
 
-    Fields are taken from the Structs by name, so that a field added later is in the key unless it is
-    listed in _DELIVERY_FIELDS. The last user turn is normalised (``normalise``); earlier turns and
-    completion prompts, where a blank at the end steers the model, are not.
+    digest: bytes
+    scope: bytes
+    question: str
+
+
+def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -> CacheKey:
+    """The key under a tenant and a model revision.
+
+    Fields are taken from the Structs by name, so that a field added later is in the scope unless it is
+    listed in _DELIVERY_FIELDS. An omitted field counts as its effective value: no temperature is 1, not 0.
     """
     fields = {
         name: getattr(request, name) for name in request.__struct_fields__ if name not in _DELIVERY_FIELDS
     }
     sampling = request.sampling
     fields["sampling"] = {name: getattr(sampling, name) for name in sampling.__struct_fields__}
+    question = ""
     if request.messages is not None:
-        fields["messages"] = _normalised_tail(request.messages)
-    return sha256(_encode([_VERSION, tenant, model_revision, fields])).digest()
+        fields["messages"], question = _split_tail(request.messages)
+    scope = sha256(_encode([_VERSION, tenant.name, model_revision, fields])).digest()
+    digest = sha256(scope + question.encode()).digest()
+    return CacheKey(digest=digest, scope=scope, question=question if tenant.semantic else "")
 
 
 def is_cacheable(request: GenerationRequest, policy: CachePolicy) -> bool:
     """Whether the tenant's policy lets this request be answered from, and kept in, the cache.
 
-    An omitted temperature is 1, so such a request is not deterministic.
+    An omitted temperature is 1, so such a request is not deterministic. Only plain text is kept: one
+    choice, no tools, no probabilities, no other format.
     """
-    return policy == "all" or (policy == "deterministic" and request.sampling.temperature == 0)
+    if policy == "off" or (policy == "deterministic" and request.sampling.temperature != 0):
+        return False
+    return all(getattr(request, field.name) == _default(field) for field in _OTHER_FIELDS)
 
 
 def normalise(text: str) -> str:
@@ -50,9 +84,19 @@ def normalise(text: str) -> str:
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n").strip())
 
 
-def _normalised_tail(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+def _split_tail(messages: tuple[ChatMessage, ...]) -> tuple[tuple[ChatMessage, ...], str]:
+    """The conversation without its question, and the question (empty: the last turn asks none)."""
     last = messages[-1]
-    if last.role != "user":
-        return messages
-    parts = tuple(normalise(part) for part in last.parts)
-    return (*messages[:-1], msgspec.structs.replace(last, parts=parts))
+    if last.role != "user" or not last.parts:
+        return messages, ""
+    without = msgspec.structs.replace(last, parts=(*last.parts[:-1], ""))
+    return (*messages[:-1], without), normalise(last.parts[-1])
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+_OTHER_FIELDS: Final = tuple(
+    field for field in msgspec.structs.fields(GenerationRequest) if field.name not in _PLAIN_FIELDS
+)

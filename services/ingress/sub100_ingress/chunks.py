@@ -78,14 +78,15 @@ class ChunkWriter:
         """The one chunk that has a finish reason, and no text."""
         return self._start + _encode(self._final_choice(finish_reason)) + self._end
 
-    def usage(self, usage: Usage) -> bytes:
-        """The chunk after the final one, without choices."""
-        return self._start + b'],"usage":' + usage.encode() + b"}\n\n"
+    def usage(self, usage: Usage, sub100: bytes = b"") -> bytes:
+        """The chunk after the final one, without choices. ``sub100``: the JSON object of that name."""
+        return self._start + b'],"usage":' + usage.encode() + _member(sub100) + b"}\n\n"
 
-    def body(self, text: str, finish_reason: str, usage: Usage) -> bytes:
+    def body(self, text: str, finish_reason: str, usage: Usage, sub100: bytes = b"") -> bytes:
         """The whole answer, not streamed."""
         choice = _encode(self._whole_choice(text, finish_reason))
-        return self._head(self.BODY_OBJECT) + choice + b'],"usage":' + usage.encode() + b"}"
+        end = b'],"usage":' + usage.encode() + _member(sub100) + b"}"
+        return self._head(self.BODY_OBJECT) + choice + end
 
     def _head(self, kind: str) -> bytes:
         """The object up to the inside of its list of choices."""
@@ -138,6 +139,10 @@ class CompletionChunks(ChunkWriter):
 
     def _whole_choice(self, text: str, finish_reason: str) -> dict[str, Any]:
         return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+
+
+def _member(sub100: bytes) -> bytes:
+    return b',"sub100":' + sub100 if sub100 else b""
 
 
 def error_event(error: Sub100Error, request_id: str) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from sub100_shared.errors import Refused, Sub100Error
 from sub100_shared.ledger import server_timing
 
+from . import account
 from . import chunks as wire
 from .chunks import ChunkWriter
 from .errors_http import error_body
@@ -65,7 +66,7 @@ class SseResponder:
         data = b"" if self._has_role else self._writer.role()
         data += self._writer.final(self._ex.finish_reason)
         if self._ex.request.include_usage:
-            data += self._writer.usage(usage_of(self._ex))
+            data += self._writer.usage(usage_of(self._ex), account.sub100_object(self._ex))
         await self._write(data + wire.DONE, more=False)
 
     async def fail(self, error: Sub100Error) -> None:
@@ -101,7 +102,12 @@ class BodyResponder:
         """Nothing: a body has no place for comments."""
 
     async def finish(self) -> None:
-        body = self._writer.body("".join(self._ex.pieces), self._ex.finish_reason, usage_of(self._ex))
+        body = self._writer.body(
+            "".join(self._ex.pieces),
+            self._ex.finish_reason,
+            usage_of(self._ex),
+            account.sub100_object(self._ex),
+        )
         self.status = 200
         await send_json(self._send, 200, body, answer_headers(self._ex))
 
@@ -119,14 +125,12 @@ def usage_of(ex: Exchange) -> wire.Usage:
 
 def answer_headers(ex: Exchange) -> Headers:
     """Request id, tier, and the budget's account up to now."""
-    headers = [
+    return [
         (b"x-request-id", ex.request_id.encode()),
         (b"x-sub100-tier", ex.tier.encode()),
         (b"server-timing", server_timing(ex.ledger).encode()),
+        *account.cache_headers(ex),
     ]
-    if ex.cache_age_s is not None:
-        headers.append((b"age", str(int(ex.cache_age_s)).encode()))
-    return headers
 
 
 async def send_error(send: Send, error: Sub100Error, request_id: str) -> int:

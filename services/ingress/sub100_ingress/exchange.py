@@ -1,11 +1,15 @@
 """One request from arrival to last byte: what it asks, what it may spend, what became of it."""
 
+from typing import Final
+
 import msgspec
 
 from sub100_shared.ledger import Hop, Ledger
 from sub100_shared.semconv import TIER_NONE
 from sub100_shared.telemetry import Span, unix_ns
 
+from .cache_control import NO_LIMITS, CacheControl
+from .cache_key import CacheKey
 from .keys import Tenant
 from .openai_request import GenerationRequest
 
@@ -18,6 +22,18 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     block_hashes: bytes
     salt: str
     max_tokens: int
+
+
+class CacheFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cache had to do with an answer. ``outcome``: the tier of a hit, ``miss``, or ``bypass``."""
+
+    outcome: str
+    age_s: float | None = None
+    similarity: float | None = None
+
+
+BYPASS: Final = CacheFacts(outcome="bypass")
+MISS: Final = CacheFacts(outcome="miss")
 
 
 class Exchange(msgspec.Struct, kw_only=True):
@@ -33,8 +49,10 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Spans of closed hops and when they ended (unix ns); ended for good with the exchange, when it is
     known which were critical."""
 
-    digest: bytes | None = None
-    """The exact cache key; None when the request is not cacheable."""
+    key: CacheKey | None = None
+    """None: neither answered from the cache nor kept in it."""
+
+    cache_control: CacheControl = NO_LIMITS
 
     output_ids: list[int] = msgspec.field(default_factory=list)
     """All output tokens received, over all attempts; the client may have seen fewer (stop strings)."""
@@ -52,7 +70,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     code: str = ""
     """The error's code; empty for an answer. ``cancelled`` when the client left."""
 
-    cache_age_s: float | None = None
+    cache: CacheFacts = BYPASS
 
     is_writing: bool = False
     num_writes: int = 0

@@ -12,14 +12,27 @@ from sub100_shared.errors import ClientError
 CachePolicy = Literal["off", "deterministic", "all"]
 """``deterministic``: answers of temperature 0 only; ``all``: the tenant accepts frozen samples."""
 
+MIN_THRESHOLD: Final = 0.8
+"""Below it encoders call everything similar; a tenant's threshold may not be lower."""
+
 _MAX_HEADER_BYTES: Final = 1024
 
 
 class Tenant(Struct, frozen=True, kw_only=True):
-    """Who asks. ``budget_ms`` None: the deployment's."""
+    """Who asks. ``budget_ms`` None: the deployment's; so ``ttl_s``, and ``threshold`` 0.
+
+    ``semantic``: similar questions may be answered too, above ``threshold`` (a cosine). ``shadow``: hits
+    are computed and compared with the model's answers, never served. ``judge``: near hits that were
+    refused are settled afterwards by the fleet's own model.
+    """
 
     name: str
     cache: CachePolicy = "off"
+    semantic: bool = False
+    threshold: float = 0.0
+    shadow: bool = False
+    judge: bool = False
+    ttl_s: int | None = None
     budget_ms: float | None = None
     max_concurrency: int = 256
 
@@ -28,12 +41,35 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hash: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     tenant: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
     cache: CachePolicy = "off"
+    semantic: bool = False
+    threshold: Annotated[float, Meta(ge=MIN_THRESHOLD, le=1)] | None = None
+    shadow: bool = False
+    judge: bool = False
+    ttl_s: Annotated[int, Meta(ge=1)] | None = None
     budget_ms: Annotated[float, Meta(gt=0)] | None = None
     max_concurrency: Annotated[int, Meta(ge=1)] = 256
 
+    def settings(self) -> Tenant:
+        """Raises ValueError for settings that contradict each other."""
+        if self.cache == "off" and (self.semantic or self.shadow or self.judge):
+            raise ValueError("semantic, shadow and judge need a cache that is not off")
+        if not self.semantic and (self.judge or self.threshold is not None):
+            raise ValueError("threshold and judge need semantic")
+        return Tenant(
+            name=self.tenant,
+            cache=self.cache,
+            semantic=self.semantic,
+            threshold=self.threshold or 0.0,
+            shadow=self.shadow,
+            judge=self.judge,
+            ttl_s=self.ttl_s,
+            budget_ms=self.budget_ms,
+            max_concurrency=self.max_concurrency,
+        )
+
 
 class KeyRing:
-    """The keys of one file: a JSON list of ``{"hash", "tenant", "cache", "budget_ms", "max_concurrency"}``.
+    """The keys of one file: a JSON list of ``{"hash", "tenant"}`` with any of the settings of Tenant.
 
     Look-up is by hash, so its time says nothing about a key.
     """
@@ -87,12 +123,10 @@ def _read(path: Path) -> dict[bytes, Tenant]:
     tenants: dict[bytes, Tenant] = {}
     by_name: dict[str, Tenant] = {}
     for i, entry in enumerate(entries):
-        tenant = Tenant(
-            name=entry.tenant,
-            cache=entry.cache,
-            budget_ms=entry.budget_ms,
-            max_concurrency=entry.max_concurrency,
-        )
+        try:
+            tenant = entry.settings()
+        except ValueError as error:
+            raise ValueError(f"{path}: entry {i}: {error}") from error
         digest = bytes.fromhex(entry.hash)
         if digest in tenants:
             raise ValueError(f"{path}: entry {i} repeats an earlier hash")

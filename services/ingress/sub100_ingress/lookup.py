@@ -1,4 +1,4 @@
-"""The cache hop: ask, within the allotment, and never let the cache cost the request."""
+"""The cache hop: ask, within the allotment, offer what was answered, never cost the request."""
 
 import contextlib
 import logging
@@ -8,28 +8,34 @@ import msgspec
 
 from sub100_proto import codec, subjects
 from sub100_proto.budget import Budget
-from sub100_proto.cache import CachedAnswer, CacheFill, CacheHit, CacheLookup
+from sub100_proto.cache import CachedAnswer, CacheFill, CacheHit, CacheLookup, CacheMiss, CacheReply
 from sub100_shared import semconv
 from sub100_shared.bus import Bus, BusUnavailable, NoResponders, PayloadTooLarge, ReplyTimeout
 from sub100_shared.telemetry import SpanKind, Telemetry, inject
 
+from .cache_control import CacheControl
+from .cache_key import CacheKey
 from .exchange import Exchange
 
 _log = logging.getLogger(__name__)
 
 MIN_ALLOTMENT_MS: Final = 2.0
 _WARM_UP_MS: Final = 1000.0
+_UNAVAILABLE: Final = CacheMiss(reason="unavailable")
 
 
 class CacheClient:
     """Look-ups and fills of one region."""
 
-    def __init__(self, bus: Bus, telemetry: Telemetry, *, region: str, ttl_s: int) -> None:
+    def __init__(
+        self, bus: Bus, telemetry: Telemetry, *, region: str, ttl_s: int, model_revision: str
+    ) -> None:
         self._bus = bus
         self._telemetry = telemetry
         self._lookup_subject = subjects.cache_lookup(region)
         self._fill_subject = subjects.cache_fill(region)
         self._ttl_s = ttl_s
+        self._revision = model_revision
 
     async def warm_up(self) -> None:
         """One look-up that nobody waits for: the first real one finds all connections made. Never raises."""
@@ -42,8 +48,11 @@ class CacheClient:
         with contextlib.suppress(NoResponders, ReplyTimeout, BusUnavailable):
             await self._bus.request(self._lookup_subject, codec.encode(query), timeout_s=_WARM_UP_MS / 1e3)
 
-    async def lookup(self, ex: Exchange, digest: bytes) -> CacheHit | None:
-        """A hit, or None for a miss, a slow cache and a dead one."""
+    async def lookup(self, ex: Exchange, key: CacheKey) -> CacheReply:
+        """A hit that the request may use, or a miss; a slow or dead cache is one of reason ``unavailable``.
+
+        Never raises."""
+        control = ex.cache_control
         hop = ex.ledger.open(semconv.HOP_CACHE)
         span = self._telemetry.start(semconv.CACHE_LOOKUP, ex.span, kind=SpanKind.CLIENT)
         own_ms: float | None = None
@@ -52,8 +61,13 @@ class CacheClient:
             query = CacheLookup(
                 request_id=ex.request_id,
                 tenant=ex.tenant.name,
-                digest=digest,
+                digest=key.digest,
                 budget=ex.ledger.budget_for(hop),
+                scope=key.scope,
+                question=key.question,
+                revision=self._revision,
+                threshold=ex.tenant.threshold,
+                max_age_s=control.max_age_s if control.may_read else 0,
             )
             msg = await self._bus.request(
                 self._lookup_subject,
@@ -63,21 +77,23 @@ class CacheClient:
             )
             reply = codec.decode_cache_reply(msg.data)
             own_ms = reply.spent_ms
-            if isinstance(reply, CacheHit):
-                outcome = reply.tier
-                return reply
-            outcome = reply.reason
+            if isinstance(reply, CacheHit) and not _is_usable(reply, control):
+                reply = CacheMiss(reason="stale", generation=reply.generation)
+            outcome = reply.tier if isinstance(reply, CacheHit) else reply.reason
+            return reply
         except (NoResponders, ReplyTimeout, BusUnavailable, PayloadTooLarge):
-            return None
+            return _UNAVAILABLE
         except msgspec.MsgspecError as error:
             _log.error("unreadable cache reply", extra={"error": str(error)})
         finally:
             span.set_attribute(semconv.CACHE_OUTCOME, outcome)
             ex.close_hop(hop, span, own_ms)
-        return None
+        return _UNAVAILABLE
 
-    async def fill(self, ex: Exchange, digest: bytes) -> None:
-        """Offer a finished answer. Only ``stop`` answers: never cut, failed or cancelled ones."""
+    async def fill(self, ex: Exchange, key: CacheKey, generation: bytes) -> None:
+        """Offer a finished answer. Only ``stop`` answers: never cut, failed or cancelled ones.
+
+        ``generation`` is the look-up's. Whether an empty one may fill is the cache's decision."""
         if ex.finish_reason != "stop" or ex.code:
             return
         answer = CachedAnswer(
@@ -90,11 +106,20 @@ class CacheClient:
         fill = CacheFill(
             request_id=ex.request_id,
             tenant=ex.tenant.name,
-            digest=digest,
+            digest=key.digest,
             answer=answer,
-            ttl_s=self._ttl_s,
+            ttl_s=ex.tenant.ttl_s or self._ttl_s,
+            scope=key.scope,
+            question=key.question,
+            revision=self._revision,
+            generation=generation,
         )
         try:
             await self._bus.publish(self._fill_subject, codec.encode(fill), headers=inject(ex.span))
         except (BusUnavailable, PayloadTooLarge) as error:
             _log.debug("fill not sent", extra={"error": str(error)})
+
+
+def _is_usable(hit: CacheHit, control: CacheControl) -> bool:
+    """What the cache was told already; a cache that knows less than we do cannot make us break a promise."""
+    return control.may_read and (control.max_age_s is None or hit.age_s <= control.max_age_s)

@@ -141,7 +141,14 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     scheduler = SchedulerClient(
         runtime.bus, runtime.telemetry, region=runtime.region, timeout_ms=config.place_timeout_ms
     )
-    cache = CacheClient(runtime.bus, runtime.telemetry, region=runtime.region, ttl_s=config.cache_ttl_s)
+    revision = model_revision(directory)
+    cache = CacheClient(
+        runtime.bus,
+        runtime.telemetry,
+        region=runtime.region,
+        ttl_s=config.cache_ttl_s,
+        model_revision=revision,
+    )
     serving = Serving(
         cache,
         Preparer(
@@ -167,7 +174,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         clock=monotonic_ms,
         region=runtime.region,
         model=config.served_name or directory.name,
-        model_revision=model_revision(directory),
+        model_revision=revision,
         created=int(time.time()),
         use_cache=config.cache,
         budget_ms=config.budget_ms,

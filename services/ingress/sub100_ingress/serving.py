@@ -8,12 +8,13 @@ import asyncio
 import logging
 from typing import Any
 
-from sub100_proto.cache import CacheHit
+from sub100_proto.cache import CacheHit, CacheReply
 from sub100_shared.errors import Evicted, Refused, Sub100Error
 
+from .cache_key import CacheKey
 from .closing import CANCELLED, CLIENT_CLOSED_STATUS, close_exchange
 from .delivery import Responder
-from .exchange import Exchange, Prompt
+from .exchange import MISS, CacheFacts, Exchange, Prompt
 from .generation import Generator
 from .lookup import CacheClient
 from .prepare import Preparer
@@ -64,23 +65,26 @@ class Serving:
             close_exchange(ex, responder.status or CLIENT_CLOSED_STATUS)
 
     async def _answer(self, ex: Exchange, responder: Responder, body_bytes: int) -> None:
-        if ex.digest is None:
+        key = ex.key
+        if key is None:
             prompt = await self._preparer.prepare(ex, body_bytes)
-        else:
-            hit, prompt = await self._look_up_and_prepare(ex, ex.digest, body_bytes)
-            if hit is not None:
-                await replay(ex, hit, responder)
-                return
+            await self._generator.run(ex, prompt, responder)
+            await responder.finish()
+            return
+        reply, prompt = await self._look_up_and_prepare(ex, key, body_bytes)
+        if isinstance(reply, CacheHit):
+            await replay(ex, reply, responder)
+            return
+        ex.cache = MISS
         await self._generator.run(ex, prompt, responder)
         await responder.finish()
-        if ex.digest is not None:
-            await self._cache.fill(ex, ex.digest)
+        await self._cache.fill(ex, key, reply.generation)
 
     async def _look_up_and_prepare(
-        self, ex: Exchange, digest: bytes, body_bytes: int
-    ) -> tuple[CacheHit | None, Prompt]:
+        self, ex: Exchange, key: CacheKey, body_bytes: int
+    ) -> tuple[CacheReply, Prompt]:
         """The look-up needs no tokens: it is on its way while the prompt is tokenised."""
-        lookup = asyncio.create_task(self._cache.lookup(ex, digest))
+        lookup = asyncio.create_task(self._cache.lookup(ex, key))
         try:
             await asyncio.sleep(0)  # the look-up leaves here
             prompt = await self._preparer.prepare(ex, body_bytes)
@@ -139,7 +143,7 @@ async def replay(ex: Exchange, hit: CacheHit, responder: Responder) -> None:
     """Deliver a cached answer with the chunks, finish reason and usage that it had."""
     answer = hit.answer
     ex.tier = f"cache_{hit.tier}"
-    ex.cache_age_s = hit.age_s
+    ex.cache = CacheFacts(outcome=hit.tier, age_s=hit.age_s, similarity=hit.similarity)
     ex.num_prompt_tokens = answer.num_prompt_tokens
     ex.num_completion_tokens = answer.num_completion_tokens
     ex.pieces = list(answer.pieces)
