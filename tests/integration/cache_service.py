@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Callable
 
 from tests.servers import Server
 
+from sub100_cache.composition import compose
 from sub100_cache.config import CacheConfig
-from sub100_cache.service import CacheService
-from sub100_cache.store import open_store
+from sub100_cache.embedders.bounded import BoundedEmbedder
+from sub100_cache.store.commands import open_commands
 from sub100_proto import codec, subjects
 from sub100_proto.budget import Budget
-from sub100_proto.cache import CachedAnswer, CacheFill, CacheHit, CacheLookup, CacheReply
+from sub100_proto.cache import CacheAlias, CachedAnswer, CacheFill, CacheHit, CacheLookup, CacheReply
 from sub100_shared.bus import Bus
 from sub100_shared.clock import monotonic_ms
 from sub100_shared.config import Common
@@ -21,6 +22,7 @@ from sub100_shared.lifecycle import Runtime
 from sub100_shared.telemetry import Telemetry
 
 WAIT_S = 10.0
+FILL_S = 0.5
 ANSWER = CachedAnswer(
     model="m", pieces=("Hel", "lo 👋"), finish_reason="stop", num_prompt_tokens=7, num_completion_tokens=3
 )
@@ -41,12 +43,20 @@ class Client:
         tenant: str = "",
         allotted_ms: float = 5000.0,
         headers: dict[str, str] | None = None,
+        scope: bytes = b"",
+        question: str = "",
+        threshold: float = 0.0,
+        max_age_s: float | None = None,
     ) -> CacheReply:
         lookup = CacheLookup(
             request_id="r1",
             tenant=tenant or self.tenant,
             digest=digest,
             budget=Budget(total_ms=100, remaining_ms=80, allotted_ms=allotted_ms),
+            scope=scope,
+            question=question,
+            threshold=threshold,
+            max_age_s=max_age_s,
         )
         return await self.ask(codec.encode(lookup), headers)
 
@@ -56,9 +66,28 @@ class Client:
         )
         return codec.decode_cache_reply(msg.data)
 
-    async def fill(self, digest: bytes, answer: CachedAnswer = ANSWER, *, ttl_s: int = 60) -> None:
-        fill = CacheFill(request_id="r1", tenant=self.tenant, digest=digest, answer=answer, ttl_s=ttl_s)
-        await self._bus.publish(subjects.cache_fill(self._region), codec.encode(fill))
+    async def fill(
+        self,
+        digest: bytes,
+        answer: CachedAnswer = ANSWER,
+        *,
+        ttl_s: int = 60,
+        scope: bytes = b"",
+        question: str = "",
+    ) -> None:
+        fill = CacheFill(
+            request_id="r1",
+            tenant=self.tenant,
+            digest=digest,
+            answer=answer,
+            ttl_s=ttl_s,
+            scope=scope,
+            question=question,
+        )
+        await self.write(fill)
+
+    async def write(self, write: CacheFill | CacheAlias) -> None:
+        await self._bus.publish(subjects.cache_fill(self._region), codec.encode(write))
 
     async def reply_until(self, digest: bytes, is_so: Callable[[CacheReply], bool]) -> CacheReply:
         """Ask until the reply is as wanted."""
@@ -67,14 +96,24 @@ class Client:
                 pass
         return reply
 
-    async def stored(self, digest: bytes, answer: CachedAnswer = ANSWER, *, ttl_s: int = 60) -> CacheHit:
+    async def stored(
+        self,
+        digest: bytes,
+        answer: CachedAnswer = ANSWER,
+        *,
+        ttl_s: int = 60,
+        scope: bytes = b"",
+        question: str = "",
+    ) -> CacheHit:
         """Fill, and wait until it is found. A fill that Redis could not take is sent again."""
         async with asyncio.timeout(WAIT_S):
             while True:
-                await self.fill(digest, answer, ttl_s=ttl_s)
-                reply = await self.look_up(digest)
-                if isinstance(reply, CacheHit):
-                    return reply
+                await self.fill(digest, answer, ttl_s=ttl_s, scope=scope, question=question)
+                sent_s = time.monotonic()
+                while time.monotonic() < sent_s + FILL_S:
+                    reply = await self.look_up(digest)
+                    if isinstance(reply, CacheHit):
+                        return reply
 
 
 @contextlib.asynccontextmanager
@@ -86,6 +125,7 @@ async def running_cache(
     config: CacheConfig | None = None,
     wall_clock: Callable[[], float] = time.time,
     telemetry: Telemetry | None = None,
+    embedder: BoundedEmbedder | None = None,
 ) -> AsyncIterator[Runtime]:
     """Started as the lifecycle starts it and ended in the lifecycle's order."""
     config = config or CacheConfig(probe_interval_s=0.05, max_lookup_ms=5_000)
@@ -93,8 +133,8 @@ async def running_cache(
     common = Common(region=region, redis_url=redis_url, instance=f"cache-{secrets.token_hex(4)}")
     telemetry = telemetry or Telemetry.create("cache", common.instance, region, {})
     runtime = Runtime("cache", common, bus, telemetry)
-    store = open_store(redis_url, max_connections=config.max_connections, wall_clock=wall_clock)
-    service = CacheService(runtime, config, store, monotonic_ms)
+    commands = open_commands(redis_url, max_connections=config.max_connections)
+    service = compose(runtime, config, commands, embedder, monotonic_ms, wall_clock)
     try:
         await service.start()
         yield runtime

@@ -12,7 +12,7 @@ from tests.integration.cache_service import ANSWER, Client, running_cache
 from tests.servers import Server
 
 from sub100_cache.config import CacheConfig
-from sub100_cache.entries import encode_entry, entry_key
+from sub100_cache.store.entries import Entry, encode_entry, entry_key
 from sub100_proto.cache import CacheHit, CacheMiss
 from sub100_shared import semconv
 from sub100_shared.bus import Bus
@@ -20,6 +20,18 @@ from sub100_shared.telemetry import Telemetry, inject
 
 DIGEST = hashlib.sha256(b"a prompt").digest()
 OTHER = hashlib.sha256(b"another prompt").digest()
+
+
+def kept(tenant: str, stored_at_s: float, digest: bytes = DIGEST) -> bytes:
+    return encode_entry(
+        Entry(
+            tenant=tenant,
+            digest=digest,
+            stored_at_s=stored_at_s,
+            expires_at_s=stored_at_s + 60,
+            answer=ANSWER,
+        )
+    )
 
 
 @pytest.fixture
@@ -77,7 +89,7 @@ async def test_cache_caps_the_time_to_live_that_a_fill_asks_for(client: Client, 
 
 async def test_cache_hit_does_not_renew_the_time_to_live(client: Client, redis: Redis) -> None:
     key = entry_key(client.tenant, DIGEST)
-    await redis.set(key, encode_entry(time.time(), ANSWER), px=5_000)
+    await redis.set(key, kept(client.tenant, time.time()), px=5_000)
 
     assert isinstance(await client.look_up(DIGEST), CacheHit)
     assert 0 < await redis.pttl(key) <= 5_000
@@ -93,7 +105,14 @@ async def test_cache_forgets_an_answer_when_its_time_is_over(client: Client, red
 
 @pytest.mark.parametrize(
     "value",
-    [b"", b"\xc1", b"not msgpack at all", encode_entry(1.0, ANSWER)[:-3], msgspec.msgpack.encode([1, 2, 3])],
+    [
+        b"",
+        b"\xc1",
+        b"not msgpack at all",
+        kept("t", 1.0)[:-3],
+        kept("somebody-else", 1.0),
+        msgspec.msgpack.encode([1, 2, 3]),
+    ],
 )
 async def test_cache_deletes_an_entry_it_cannot_read(client: Client, redis: Redis, value: bytes) -> None:
     key = entry_key(client.tenant, DIGEST)
@@ -119,8 +138,9 @@ async def test_cache_deletes_an_entry_of_another_type(client: Client, redis: Red
 
 
 async def test_cache_reads_an_entry_with_fields_of_a_later_version(client: Client, redis: Redis) -> None:
-    entry = msgspec.msgpack.decode(encode_entry(time.time(), ANSWER))
-    entry[1]["added_later"] = {"x": 1}
+    entry = msgspec.msgpack.decode(kept(client.tenant, time.time()))
+    entry["answer"]["added_later"] = {"x": 1}
+    entry["added_later"] = [2]
     await redis.set(entry_key(client.tenant, DIGEST), msgspec.msgpack.encode(entry))
 
     reply = await client.look_up(DIGEST)
@@ -130,7 +150,7 @@ async def test_cache_reads_an_entry_with_fields_of_a_later_version(client: Clien
 
 
 async def test_cache_age_is_never_negative_when_clocks_disagree(client: Client, redis: Redis) -> None:
-    await redis.set(entry_key(client.tenant, DIGEST), encode_entry(time.time() + 3600, ANSWER))
+    await redis.set(entry_key(client.tenant, DIGEST), kept(client.tenant, time.time() + 3600))
 
     reply = await client.look_up(DIGEST)
 

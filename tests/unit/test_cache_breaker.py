@@ -1,7 +1,5 @@
 """The cache's breaker."""
 
-import asyncio
-
 from sub100_cache.breaker import MAX_SLOW, Breaker
 
 
@@ -48,15 +46,3 @@ def test_breaker_starts_to_count_anew_when_a_probe_closed_it() -> None:
     breaker.probed("")
     breaker.was_slow()
     assert not breaker.is_open
-
-
-async def test_breaker_tells_of_each_change_once() -> None:
-    breaker = closed()
-    await asyncio.wait_for(breaker.wait_changed(), 1)
-    waiting = asyncio.ensure_future(breaker.wait_changed())
-    breaker.probed("")
-    breaker.answered()
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    breaker.failed("ConnectionError")
-    await asyncio.wait_for(waiting, 1)

@@ -95,7 +95,10 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
                 }
             case "cache":
                 password = credentials.read(Path(self.secrets), "redis")
-                return {"SUB100_REDIS_URL": f"redis://:{password}@{ports.HOST}:{self.redis_port}/0"}
+                return {
+                    "SUB100_REDIS_URL": f"redis://:{password}@{ports.HOST}:{self.redis_port}/0",
+                    "SUB100_CACHE_EMBEDDER": "minilm",
+                }
             case "prefill" | "decode":
                 return self._worker(service)
             case "traces":

@@ -1,5 +1,6 @@
-"""The cache: finished answers, found again by the exact digest of everything that made them.
+"""The cache: finished answers, found again by what made them or by a question that asks the same.
 
-``store`` (Redis, the only importer of it), ``entries`` (keys and bytes), ``breaker`` (whether Redis may
-be asked), ``service`` (messages in, messages out).
+``store`` (Redis), ``embedders`` (vectors), ``guard`` (whether two questions ask the same), ``semantic`` and
+``lookups`` (the tiers), ``breaker`` (whether what may be dead may be asked), ``service`` (messages in,
+messages out), ``composition`` (how they fit).
 """

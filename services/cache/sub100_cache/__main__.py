@@ -6,9 +6,11 @@ from sub100_shared import lifecycle
 from sub100_shared.clock import monotonic_ms
 from sub100_shared.config import ConfigError, read_secret
 
+from .composition import compose
 from .config import CacheConfig
+from .embedders.choice import open_embedder
 from .service import CacheService
-from .store import open_store
+from .store.commands import open_commands
 
 
 async def create(runtime: lifecycle.Runtime, config: CacheConfig) -> CacheService:
@@ -19,15 +21,10 @@ async def create(runtime: lifecycle.Runtime, config: CacheConfig) -> CacheServic
         else None
     )
     try:
-        store = open_store(
-            common.redis_url,
-            password=password,
-            max_connections=config.max_connections,
-            wall_clock=time.time,
-        )
+        commands = open_commands(common.redis_url, password=password, max_connections=config.max_connections)
     except ValueError as error:
         raise ConfigError(f"SUB100_REDIS_URL: {error}") from error
-    return CacheService(runtime, config, store, monotonic_ms)
+    return compose(runtime, config, commands, open_embedder(config), monotonic_ms, time.time)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""Whether the store may be asked: a dead one must cost nothing, a slow one little.
+"""Whether Redis or an embedder may be asked: a dead one must cost nothing, a slow one little.
 
 ::
 
     closed --(a failed connection, or MAX_SLOW late answers in a row)--> open --(a probe answers)--> closed
 
-Only a prober calls while it is open, so no request ever pays for finding out that the store is back.
+Only a prober calls while it is open, so no request ever pays for finding out that it is back.
 """
 
-import asyncio
 from typing import Final
 
 MAX_SLOW: Final = 5
@@ -20,8 +19,6 @@ class Breaker:
         self.is_open = True
         self.reason = "not connected yet"
         self._num_slow = 0
-        self._changed = asyncio.Event()
-        self._changed.set()
 
     def answered(self) -> None:
         """A call was answered in time. Does not close: late news of an old connection proves nothing."""
@@ -34,21 +31,12 @@ class Breaker:
             self.failed("slow")
 
     def failed(self, reason: str) -> None:
-        """A call showed that the store cannot be used."""
+        """A call showed that it cannot be used."""
         if not self.is_open:
             self.is_open = True
             self.reason = reason
-            self._changed.set()
 
     def probed(self, reason: str) -> None:
         """A probe ended: well if ``reason`` is empty."""
-        is_open = bool(reason)
-        if (is_open, reason) != (self.is_open, self.reason):
-            self.is_open, self.reason = is_open, reason
-            self._changed.set()
+        self.is_open, self.reason = bool(reason), reason
         self._num_slow = 0
-
-    async def wait_changed(self) -> None:
-        """Wait for a change of state or reason since the last call; returns at once the first time."""
-        await self._changed.wait()
-        self._changed.clear()

@@ -1,10 +1,12 @@
 """``SUB100_CACHE_*``. The Redis address is the shared ``SUB100_REDIS_URL``."""
 
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+KEY_VARIABLE: Final = "SUB100_CACHE_EMBEDDER_KEY_FILE"
 
 
 class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,6 +15,14 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``max_lookup_ms`` caps the allotment that a request may bring. ``max_lookups`` and ``max_fills`` bound
     what runs at once: over it a look-up is a miss and a fill is dropped. ``max_connections`` bounds the
     Redis commands on the way, those included that nobody waits for any more.
+
+    ``embedder``: ``none`` (the exact tier alone), ``minilm`` (in this process: ``embedder_model`` is the
+    ONNX file, by default that of the installed package; ``embedder_threads`` compute one question) or
+    ``endpoint`` (``embedder_url`` and ``embedder_model`` as OpenAI's API has them, ``embedder_dimension``,
+    and a key in ``embedder_key_file`` where one is needed). ``max_embeddings`` may wait or run at once.
+    A question longer than ``max_question_chars`` asks the exact tier alone; of a shorter one
+    ``max_pieces`` word pieces count. ``threshold`` is the least cosine where a look-up names none; of the
+    ``num_neighbours`` nearest questions above it, the first that the guard lets pass answers.
     """
 
     max_ttl_s: Positive = 86_400
@@ -22,3 +32,14 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_fills: Positive = 256
     max_connections: Positive = 64
     probe_interval_s: Annotated[float, msgspec.Meta(gt=0)] = 0.25
+    embedder: Literal["none", "minilm", "endpoint"] = "none"
+    embedder_model: str = ""
+    embedder_url: str = ""
+    embedder_key_file: str = ""
+    embedder_dimension: Positive = 384
+    embedder_threads: Positive = 2
+    max_embeddings: Positive = 32
+    max_pieces: Annotated[int, msgspec.Meta(ge=8, le=512)] = 128
+    max_question_chars: Positive = 600
+    threshold: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.92
+    num_neighbours: Annotated[int, msgspec.Meta(ge=1, le=16)] = 4

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from sub100_proto import codec, subjects
-from sub100_proto.cache import CacheFill, CacheHit, CacheMiss, CacheReply
+from sub100_proto.cache import CacheAlias, CacheFill, CacheHit, CacheMiss, CacheReply
 from sub100_shared import semconv
 from sub100_shared.bus import Incoming
 from sub100_shared.clock import Clock
@@ -15,13 +15,15 @@ from sub100_shared.lifecycle import Runtime
 from sub100_shared.telemetry import Span, SpanKind, extract
 
 from .config import CacheConfig
-from .entries import UnreadableEntry
-from .store import Store, StoreUnavailable
+from .lookups import Lookups
+from .semantic import SemanticTier
+from .store.commands import Commands, StoreUnavailable
+from .store.entries import UnreadableEntry
+from .store.writes import Writes
 
 _log = logging.getLogger(__name__)
 
 QUEUE: Final = "cache"
-TIER: Final = "exact"
 MIN_LOOKUP_MS: Final = 1.0
 """Less than this is no time for a look-up at all."""
 
@@ -31,15 +33,28 @@ _FINISHED: Final = "stop"
 class CacheService:
     """See sub100_shared.lifecycle for the contract. Without Redis it is ready, says so, and misses."""
 
-    def __init__(self, runtime: Runtime, config: CacheConfig, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: CacheConfig,
+        commands: Commands,
+        lookups: Lookups,
+        writes: Writes,
+        semantic: SemanticTier | None,
+        clock: Clock,
+    ) -> None:
         self._runtime = runtime
         self._config = config
-        self._store = store
+        self._commands = commands
+        self._lookups = lookups
+        self._writes = writes
+        self._semantic = semantic
         self._clock = clock
+        self._told = ""
 
     async def start(self) -> None:
         bus, region, config = self._runtime.bus, self._runtime.region, self._config
-        await self._store.probe()
+        await self._probe()
         await bus.serve(
             subjects.cache_lookup(region),
             self._on_lookup,
@@ -48,17 +63,19 @@ class CacheService:
             when_full=lambda _: codec.encode(CacheMiss(reason="unavailable")),
         )
         await bus.serve(
-            subjects.cache_fill(region), self._on_fill, queue=QUEUE, max_inflight=config.max_fills
+            subjects.cache_fill(region), self._on_write, queue=QUEUE, max_inflight=config.max_fills
         )
-        self._runtime.set_state("ready", self._detail())
-        self._runtime.spawn(self._tell_state(), "state")
+        self._told = self._detail()
+        self._runtime.set_state("ready", self._told)
         self._runtime.spawn(self._heal(), "heal")
 
     async def drain(self, timeout_s: float) -> None:
         """Nothing runs longer than its allotment."""
 
     async def stop(self) -> None:
-        await self._store.close()
+        if self._semantic is not None:
+            await self._semantic.embedder.close()
+        await self._commands.close()
 
     async def _on_lookup(self, msg: Incoming) -> bytes | None:
         """CacheLookup -> CacheHit or CacheMiss; an unreadable one is a miss too, so that nobody waits."""
@@ -79,55 +96,68 @@ class CacheService:
                 span.set_attribute(semconv.REQUEST_ID, lookup.request_id)
                 span.set_attribute(semconv.HOP, semconv.HOP_CACHE)
             allotted_ms = min(self._config.max_lookup_ms, max(MIN_LOOKUP_MS, lookup.budget.allotted_ms))
-            found = await self._store.get(lookup.tenant, lookup.digest, allotted_ms / 1e3)
-        except StoreUnavailable:
-            return CacheMiss(reason="unavailable")
-        except UnreadableEntry:
-            _log.warning("unreadable entry deleted")
-            return CacheMiss(reason="unreadable")
+            reply = await self._lookups.reply(lookup, allotted_ms)
         except (msgspec.MsgspecError, ValueError) as error:
-            _log.error("unreadable look-up", extra={"error": str(error)})
+            _log.error("unreadable look-up", extra={"error": type(error).__name__})
             return CacheMiss(reason="unreadable")
-        return CacheMiss() if found is None else CacheHit(answer=found.answer, tier=TIER, age_s=found.age_s)
+        if isinstance(reply, CacheMiss) and reply.reason == "unreadable":
+            _log.warning("unreadable entry deleted", extra={"request_id": lookup.request_id})
+        return reply
 
-    async def _on_fill(self, msg: Incoming) -> None:
-        """Only whole answers enter; a fill that cannot be stored is dropped: the next request fills again."""
+    async def _on_write(self, msg: Incoming) -> None:
+        """What cannot be stored is dropped: the next request fills again, the next judgement aliases."""
         try:
-            fill = codec.decode_cache_write(msg.data)
-            if not isinstance(fill, CacheFill):
-                return
-            if fill.ttl_s < 1 or fill.answer.finish_reason != _FINISHED:
-                return
-            is_stored = await self._store.put(
-                fill.tenant,
-                fill.digest,
-                fill.answer,
-                ttl_s=min(fill.ttl_s, self._config.max_ttl_s),
-                limit=self._config.max_answer_bytes,
-            )
-            if not is_stored:
-                _log.info("answer not stored", extra={"request_id": fill.request_id})
-        except StoreUnavailable as error:
-            _log.debug("fill dropped", extra={"error": str(error)})
+            write = codec.decode_cache_write(msg.data)
+            match write:
+                case CacheFill():
+                    await self._fill(write)
+                case CacheAlias():
+                    await self._writes.alias(write)
+                case _:
+                    return
+        except (StoreUnavailable, UnreadableEntry) as error:
+            _log.debug("write dropped", extra={"error": str(error)})
         except (msgspec.MsgspecError, ValueError) as error:
-            _log.error("unreadable fill", extra={"error": str(error)})
+            _log.error("unreadable write", extra={"error": type(error).__name__})
+
+    async def _fill(self, fill: CacheFill) -> None:
+        """Only whole answers enter."""
+        if fill.ttl_s < 1 or fill.answer.finish_reason != _FINISHED:
+            return
+        vector = await self._semantic.vector_of(fill) if self._semantic is not None else None
+        ttl_s, limit = min(fill.ttl_s, self._config.max_ttl_s), self._config.max_answer_bytes
+        if not await self._writes.fill(fill, vector, ttl_s=ttl_s, limit=limit):
+            _log.info("answer not stored", extra={"request_id": fill.request_id})
 
     async def _heal(self) -> None:
-        """While the breaker is open, try whether Redis is back."""
+        """While something is not well, try whether it is again."""
         while True:
-            if self._store.breaker.is_open:
-                await self._store.probe()
             await asyncio.sleep(self._config.probe_interval_s)
+            await self._probe()
 
-    async def _tell_state(self) -> None:
-        while True:
-            await self._store.breaker.wait_changed()
-            if self._runtime.state == "ready":
-                self._runtime.set_state("ready", self._detail())
+    async def _probe(self) -> None:
+        """Asks only what is not known to be well."""
+        self._tell_state()
+        if self._commands.breaker.is_open:
+            await self._commands.probe()
+        if self._semantic is not None:
+            if self._semantic.index.problem:
+                await self._semantic.index.ensure()
+            if self._semantic.embedder.breaker.is_open:
+                await self._semantic.embedder.probe()
+        self._tell_state()
+
+    def _tell_state(self) -> None:
+        if self._runtime.state == "ready" and self._detail() != self._told:
+            self._told = self._detail()
+            self._runtime.set_state("ready", self._told)
 
     def _detail(self) -> str:
-        breaker = self._store.breaker
-        return f"no Redis ({breaker.reason}): every look-up misses" if breaker.is_open else ""
+        breaker = self._commands.breaker
+        if breaker.is_open:
+            return f"no Redis ({breaker.reason}): every look-up misses"
+        problem = self._semantic.problem() if self._semantic is not None else ""
+        return f"no semantic tier ({problem})" if problem else ""
 
 
 def _describe(span: Span, reply: CacheReply, spent_ms: float) -> None:

@@ -1,0 +1,102 @@
+"""The semantic tier: the nearest question of the same scope that the guard lets pass."""
+
+import msgspec
+
+from sub100_proto.cache import CacheFill, CacheLookup, NearMiss
+from sub100_shared.clock import Clock
+
+from .embedders.api import EmbedderUnavailable
+from .embedders.bounded import BoundedEmbedder
+from .guard import refusal
+from .store.entries import Entry
+from .store.exact import ExactTier
+from .store.vectors import Neighbour, VectorIndex
+from .store.writes import QuestionVector
+
+FILL_TIMEOUT_S = 1.0
+
+
+class SemanticFound(msgspec.Struct, frozen=True):
+    """``entry`` may answer. Without it, ``near`` is the nearest neighbour that the guard refused."""
+
+    entry: Entry | None = None
+    similarity: float = 0.0
+    near: NearMiss | None = None
+
+
+class SemanticTier:
+    def __init__(
+        self,
+        embedder: BoundedEmbedder,
+        index: VectorIndex,
+        exact: ExactTier,
+        clock: Clock,
+        *,
+        threshold: float,
+        num_neighbours: int,
+        max_question_chars: int,
+    ) -> None:
+        self.embedder = embedder
+        self.index = index
+        self._exact = exact
+        self._clock = clock
+        self._threshold = threshold
+        self._num_neighbours = num_neighbours
+        self._max_question_chars = max_question_chars
+
+    async def find(self, lookup: CacheLookup, deadline_ms: float) -> SemanticFound:
+        """Ends by ``deadline_ms`` of the clock. Raises StoreUnavailable, EmbedderUnavailable, and ValueError
+        for a scope of the wrong length."""
+        if self.index.problem or not self._takes(lookup.scope, lookup.question):
+            return SemanticFound()
+        vector = await self.embedder.embed(lookup.tenant, lookup.question, self._left_s(deadline_ms))
+        neighbours = await self.index.nearest(
+            lookup.tenant, lookup.scope, vector, self._num_neighbours, self._left_s(deadline_ms)
+        )
+        threshold = lookup.threshold or self._threshold
+        near = [neighbour for neighbour in neighbours if neighbour.similarity >= threshold]
+        if not near:
+            return SemanticFound()
+        digests = [neighbour.digest for neighbour in near]
+        entries = await self._exact.get_many(lookup.tenant, digests, self._left_s(deadline_ms))
+        return self._choose(lookup, near, entries)
+
+    async def vector_of(self, fill: CacheFill) -> QuestionVector | None:
+        """The vector to store with an answer; None: it is for the exact tier alone."""
+        if not self._takes(fill.scope, fill.question):
+            return None
+        try:
+            vector = await self.embedder.embed(fill.tenant, fill.question, FILL_TIMEOUT_S)
+        except EmbedderUnavailable:
+            return None
+        return QuestionVector(self.embedder.id, self.embedder.dimension, vector)
+
+    def problem(self) -> str:
+        """Why it finds nothing; empty when it is well."""
+        breaker = self.embedder.breaker
+        return self.index.problem or (f"embedder: {breaker.reason}" if breaker.is_open else "")
+
+    def _choose(
+        self, lookup: CacheLookup, near: list[Neighbour], entries: list[Entry | None]
+    ) -> SemanticFound:
+        refused: NearMiss | None = None
+        for neighbour, entry in zip(near, entries, strict=True):
+            # The index has proposed; the entry itself says whose it is and what it answers.
+            if entry is None or entry.scope != lookup.scope or not entry.question:
+                continue
+            rule = refusal(lookup.question, entry.question)
+            if not rule:
+                return SemanticFound(entry, neighbour.similarity)
+            refused = refused or NearMiss(
+                digest=neighbour.digest,
+                question=entry.question,
+                similarity=neighbour.similarity,
+                rule=rule,
+            )
+        return SemanticFound(near=refused)
+
+    def _takes(self, scope: bytes, question: str) -> bool:
+        return bool(scope) and 0 < len(question) <= self._max_question_chars
+
+    def _left_s(self, deadline_ms: float) -> float:
+        return max(0.0, deadline_ms - self._clock()) / 1e3

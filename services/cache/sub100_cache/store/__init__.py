@@ -1,0 +1,5 @@
+"""What is kept in Redis; the only importer of redis.
+
+``entries`` (keys and bytes), ``commands`` (the connection: bounded, behind the breaker), ``exact`` (by
+digest), ``vectors`` (by nearness, within a partition), ``writes``.
+"""

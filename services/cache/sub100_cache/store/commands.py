@@ -1,0 +1,128 @@
+"""The connection to Redis, and the bounds on what may be asked of it.
+
+No caller waits longer than its own time-out. A command that is late goes on by itself, within
+``COMMAND_TIMEOUT_S``: cancelling it would close its connection, and where connecting takes longer than
+an allotment no look-up would ever be answered.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import Any, Final, TypeVar
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.maint_notifications import MaintNotificationsConfig
+
+from ..breaker import Breaker
+
+COMMAND_TIMEOUT_S: Final = 1.0
+WRITE_TIMEOUT_S: Final = 1.0
+PROBE_TIMEOUT_S: Final = 0.5
+
+T = TypeVar("T")
+
+
+class StoreUnavailable(Exception):
+    """Redis is away, slow, or full of commands nobody waits for; nothing is known of the entry."""
+
+
+class Commands:
+    """All methods but ``probe`` and ``close`` raise StoreUnavailable, at once while the breaker is open."""
+
+    def __init__(self, client: Redis, breaker: Breaker, limit: int) -> None:
+        self.client = client
+        self.breaker = breaker
+        self._limit = limit
+        self._running: set[asyncio.Future[Any]] = set()
+        self._is_closed = False
+
+    async def run(self, command: Awaitable[T], timeout_s: float) -> T:
+        """The command's result in time; also raises ResponseError: Redis is there and said no."""
+        if self.breaker.is_open or len(self._running) >= self._limit:
+            _discard(command)
+            raise StoreUnavailable(self.breaker.reason if self.breaker.is_open else "too many commands")
+        running = asyncio.ensure_future(command)
+        self._running.add(running)
+        running.add_done_callback(self._on_done)
+        done, _ = await asyncio.wait({running}, timeout=timeout_s)
+        if not done:
+            self.breaker.was_slow()
+            raise StoreUnavailable("late")
+        try:
+            result = running.result()
+        except ResponseError:
+            raise
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(_reason(error)) from error
+        self.breaker.answered()
+        return result
+
+    async def delete(self, *keys: str) -> None:
+        """As well as it goes: an entry that stays is found unreadable again."""
+        with contextlib.suppress(ResponseError, StoreUnavailable):
+            await self.run(self.client.delete(*keys), WRITE_TIMEOUT_S)
+
+    async def probe(self) -> None:
+        """Ask Redis whether it is well and tell the breaker; never raises, does nothing once closed."""
+        if self._is_closed:
+            return
+        try:
+            await asyncio.wait_for(self.client.ping(), PROBE_TIMEOUT_S)
+            self.breaker.probed("")
+        except (RedisError, OSError, TimeoutError) as error:
+            self.breaker.probed(_reason(error))
+
+    async def close(self) -> None:
+        """Idempotent."""
+        self._is_closed = True
+        running = list(self._running)
+        for command in running:
+            command.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self.client.aclose()
+
+    def _on_done(self, command: asyncio.Future[Any]) -> None:
+        """Runs for late commands too: their failure is news that nobody waits for."""
+        self._running.discard(command)
+        if command.cancelled():
+            return
+        error = command.exception()
+        if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
+            self.breaker.failed(_reason(error))
+
+
+def open_commands(url: str, *, max_connections: int, password: str | None = None) -> Commands:
+    """Connects at the first call; raises ValueError for a URL that is not one of Redis.
+
+    ``password`` is for a URL that names none.
+    """
+    client: Redis = Redis.from_url(
+        url,
+        password=password,
+        # Look-ups are bounded by the limit below; the probe and deletions need a connection beside them.
+        max_connections=max_connections + 8,
+        socket_timeout=COMMAND_TIMEOUT_S,
+        socket_connect_timeout=COMMAND_TIMEOUT_S,
+        # A caller has no time for a second try; the breaker's probe is the retry.
+        retry=Retry(NoBackoff(), 0),
+        # With notifications on, redis-py does not notice that an idle connection was closed.
+        maint_notifications_config=MaintNotificationsConfig(enabled=False),
+        driver_info=None,
+    )
+    return Commands(client, Breaker(), max_connections)
+
+
+def _discard(command: Awaitable[Any]) -> None:
+    close = getattr(command, "close", None)
+    if close is not None:
+        close()
+
+
+def _reason(error: Exception) -> str:
+    """Bounded, and without the URL, which may hold a password."""
+    return "late" if isinstance(error, TimeoutError) else type(error).__name__

@@ -1,0 +1,93 @@
+"""The vector index: the nearest questions within one partition.
+
+FLAT with a TAG filter: exact, and quicker under a filter than HNSW at the sizes of a cache. The index is
+made anew whenever Redis has lost it, and Redis then fills it from the vectors that are still there.
+"""
+
+import logging
+from typing import Any, Final
+
+import msgspec
+from redis.commands.search.field import TagField, VectorField
+from redis.commands.search.index_definition import IndexDefinition, IndexType
+from redis.commands.search.query import Query
+from redis.exceptions import ResponseError
+
+from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
+from .entries import digest_of, partition, vector_prefix
+
+_log = logging.getLogger(__name__)
+
+PARTITION_FIELD: Final = "p"
+VECTOR_FIELD: Final = "v"
+_DISTANCE: Final = "d"
+_INDEX_PREFIX: Final = "sub100:cache:index:v1:"
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    """``similarity`` is the cosine."""
+
+    digest: bytes
+    similarity: float
+
+
+class VectorIndex:
+    """One index for each embedder: vectors of another model lie under other keys and are never compared."""
+
+    def __init__(self, commands: Commands, embedder: str, dimension: int) -> None:
+        self._commands = commands
+        self._dimension = dimension
+        self._prefix = vector_prefix(embedder, dimension)
+        self._name = f"{_INDEX_PREFIX}{embedder}-{dimension}"
+        self._index = commands.client.ft(self._name)
+        self._query = f"(@{PARTITION_FIELD}:{{%s}})=>[KNN %d @{VECTOR_FIELD} $vector AS {_DISTANCE}]"
+        self.problem = "not made yet"
+        """Why no search is possible; empty when one is."""
+
+    async def nearest(
+        self, tenant: str, scope: bytes, vector: bytes, num: int, timeout_s: float
+    ) -> list[Neighbour]:
+        """At most ``num``, nearest first. Raises StoreUnavailable, and ValueError for a bad scope."""
+        if self.problem:
+            raise StoreUnavailable(self.problem)
+        query = (
+            Query(self._query % (partition(tenant, scope), num))
+            .sort_by(_DISTANCE)
+            .return_fields(_DISTANCE)
+            .paging(0, num)
+            .timeout(max(1, int(timeout_s * 1e3)))
+            .dialect(2)
+        )
+        try:
+            found: Any = await self._commands.run(self._index.search(query, {"vector": vector}), timeout_s)
+        except ResponseError as error:
+            # The index is gone (a restart, FLUSHALL) or the query engine is: ``ensure`` finds out which.
+            self.problem = "index lost"
+            raise StoreUnavailable(self.problem) from error
+        return [
+            Neighbour(digest_of(document.id), 1.0 - float(document[_DISTANCE]))
+            for document in found.docs
+            if getattr(document, _DISTANCE, None) is not None  # None: it expired during the search
+        ]
+
+    async def ensure(self) -> None:
+        """Make the index if it is not there; never raises: ``problem`` says how it went."""
+        fields = [
+            TagField(PARTITION_FIELD),
+            VectorField(
+                VECTOR_FIELD,
+                "FLAT",
+                {"TYPE": "FLOAT32", "DIM": self._dimension, "DISTANCE_METRIC": "COSINE"},
+            ),
+        ]
+        definition = IndexDefinition(prefix=[self._prefix], index_type=IndexType.HASH)  # type: ignore[no-untyped-call]
+        try:
+            await self._commands.run(self._index.create_index(fields, definition=definition), WRITE_TIMEOUT_S)
+            _log.info("vector index made", extra={"index": self._name})
+        except StoreUnavailable:
+            return
+        except ResponseError as error:
+            if "already exists" not in str(error).lower():
+                self.problem = "no vector search"
+                return
+        self.problem = ""
