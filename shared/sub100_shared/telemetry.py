@@ -6,31 +6,47 @@ is recorded and a span costs next to nothing. Sampling is decided once, at ingre
 ``OTEL_TRACES_SAMPLER``; the others follow the parent.
 """
 
+import os
 import time
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, cast
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.sdk.trace.sampling import Decision, Sampler
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    INVALID_SPAN_CONTEXT,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
+from .otlp import DirectExporter
+from .spans import RecordedSpan, span_type
+
 ENDPOINT_VARIABLE: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _NO_CONTEXT: Final = Context()
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
 _propagator: Final = TraceContextTextMapPropagator()
 
 
 class Telemetry:
-    """One tracer of one process."""
+    """The spans of one process."""
 
-    def __init__(self, tracer: Tracer, provider: TracerProvider | None = None) -> None:
-        self._tracer = tracer
-        self._provider = provider
+    def __init__(self, recorder: "_Recorder | None" = None) -> None:
+        self._recorder = recorder
 
     @classmethod
     def create(
@@ -45,18 +61,12 @@ class Telemetry:
         """Export over OTLP if an endpoint is configured, or to ``exporter``; else record nothing."""
         if exporter is None:
             if not environ.get(ENDPOINT_VARIABLE) or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-                return cls(trace.NoOpTracer())
-            exporter = OTLPSpanExporter()
+                return cls()
+            exporter = DirectExporter()
         resource = Resource.create(
             {"service.name": f"sub100-{service}", "service.instance.id": instance, "cloud.region": region}
         )
-        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        provider.add_span_processor(
-            BatchSpanProcessor(
-                exporter, max_queue_size=16_384, max_export_batch_size=2_048, schedule_delay_millis=500
-            )
-        )
-        return cls(provider.get_tracer("sub100"), provider)
+        return cls(_Recorder(resource, exporter))
 
     def start(
         self,
@@ -66,15 +76,17 @@ class Telemetry:
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: Mapping[str, AttributeValue] | None = None,
         start_ns: int | None = None,
+        is_entry: bool = False,
     ) -> Span:
-        """Start a span under ``parent`` (None: a new root). ``start_ns`` is unix time; end it yourself."""
-        if parent is None:
-            context = _NO_CONTEXT
-        elif isinstance(parent, Context):
-            context = parent
-        else:
-            context = trace.set_span_in_context(parent, _NO_CONTEXT)
-        return self._tracer.start_span(name, context, kind, attributes, start_time=start_ns)
+        """Start a span under ``parent`` (None: a new root). ``start_ns`` is unix time; end it yourself.
+
+        ``is_entry``: here the request enters, so here sampling is decided, whatever the caller's
+        ``parent`` asks of the sampler. Such a span and those started under it in this process are recorded
+        even when they are not sampled, so that ``keep`` can still export them.
+        """
+        if self._recorder is None:
+            return INVALID_SPAN
+        return self._recorder.start(name, parent, kind, attributes, start_ns, is_entry)
 
     def record(
         self,
@@ -83,22 +95,87 @@ class Telemetry:
         *,
         start_ns: int,
         duration_ms: float,
+        kind: SpanKind = SpanKind.INTERNAL,
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> None:
         """Add a span that is already over, from a measured duration."""
-        span = self.start(name, parent, attributes=attributes, start_ns=start_ns)
+        span = self.start(name, parent, kind=kind, attributes=attributes, start_ns=start_ns)
         span.end(start_ns + max(0, int(duration_ms * 1e6)))
 
     def shutdown(self) -> None:
         """Export what is left; bounded by the exporter's own timeout. Blocks: call off the loop."""
-        if self._provider is not None:
-            self._provider.shutdown()
+        if self._recorder is not None:
+            self._recorder.shutdown()
+
+
+class _Recorder:
+    """Makes spans, and gives the finished ones that are to be exported to the SDK's batches."""
+
+    def __init__(self, resource: Resource, exporter: SpanExporter) -> None:
+        # Never asked for a span: it reads OTEL_TRACES_SAMPLER.
+        self._sampler: Sampler = TracerProvider(resource=resource, shutdown_on_exit=False).sampler
+        self._span_type = span_type(resource, InstrumentationScope("sub100"))
+        self._batches = BatchSpanProcessor(
+            exporter, max_queue_size=16_384, max_export_batch_size=2_048, schedule_delay_millis=500
+        )
+
+    def start(
+        self,
+        name: str,
+        parent: Span | Context | None,
+        kind: SpanKind,
+        attributes: Mapping[str, AttributeValue] | None,
+        start_ns: int | None,
+        is_entry: bool,
+    ) -> Span:
+        if isinstance(parent, Context):
+            above = trace.get_current_span(parent).get_span_context()
+        else:
+            above = INVALID_SPAN_CONTEXT if parent is None else parent.get_span_context()
+        trace_id = above.trace_id if above.is_valid else _new_id(16)
+        flags, state = above.trace_flags, above.trace_state
+        if is_entry or not above.is_valid:
+            caller = parent if isinstance(parent, Context) else _NO_CONTEXT
+            verdict = self._sampler.should_sample(caller, trace_id, name, kind, attributes)
+            flags = _SAMPLED if verdict.decision is Decision.RECORD_AND_SAMPLE else _UNSAMPLED
+            state = verdict.trace_state or state
+        context = SpanContext(trace_id, _new_id(8), False, flags, state)
+        if not (flags.sampled or is_entry or isinstance(parent, RecordedSpan)):
+            return NonRecordingSpan(context)
+        return self._span_type(
+            name, context, above if above.is_valid else None, kind, attributes, start_ns, self._on_end
+        )
+
+    def _on_end(self, span: RecordedSpan) -> None:
+        self._batches.on_end(cast(ReadableSpan, span))  # it reads what a RecordedSpan has, and no more
+
+    def shutdown(self) -> None:
+        shutdown: Callable[[], None] = self._batches.shutdown
+        shutdown()
+
+
+def _new_id(num_bytes: int) -> int:
+    return int.from_bytes(os.urandom(num_bytes)) or 1
+
+
+def keep(span: Span) -> None:
+    """Export the span when it ends, though its trace was not sampled."""
+    if isinstance(span, RecordedSpan):
+        span.keep()
+
+
+def is_sampled(span: Span) -> bool:
+    return span.get_span_context().trace_flags.sampled
 
 
 def inject(span: Span) -> dict[str, str]:
-    """Message headers that make the receiver's spans children of ``span``."""
-    carrier: dict[str, str] = {}
-    _propagator.inject(carrier, trace.set_span_in_context(span, _NO_CONTEXT))
+    """Message headers that make the receiver's spans children of ``span`` (W3C Trace Context)."""
+    context = span.get_span_context()
+    if not context.is_valid:
+        return {}
+    carrier = {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
+    if context.trace_state:
+        carrier["tracestate"] = context.trace_state.to_header()
     return carrier
 
 
@@ -118,4 +195,15 @@ def unix_ns() -> int:
     return time.time_ns()
 
 
-__all__ = ["Context", "Span", "SpanKind", "Telemetry", "extract", "fail", "inject", "unix_ns"]
+__all__ = [
+    "Context",
+    "Span",
+    "SpanKind",
+    "Telemetry",
+    "extract",
+    "fail",
+    "inject",
+    "is_sampled",
+    "keep",
+    "unix_ns",
+]

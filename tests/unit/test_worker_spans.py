@@ -119,7 +119,7 @@ def test_span_of_a_failed_job_has_its_code_and_no_prompt(traced: Traced) -> None
     job = traced.exported()[semconv.DECODE_SERVE]
     assert job.status.status_code == StatusCode.ERROR
     assert attributes(job)["error.type"] == "kv_expired"
-    assert "31337" not in job.to_json()
+    assert "31337" not in repr((job.name, job.status.description, attributes(job)))
 
 
 def test_span_of_an_aborted_job_is_cancelled_and_no_error(traced: Traced) -> None:

@@ -161,6 +161,7 @@ class GeneratingRoute:
                 semconv.REGION: surface.region,
             },
             start_ns=unix_ns() - int(ledger.elapsed_ms() * 1e6),
+            is_entry=True,
         )
         return Exchange(
             request_id=scope[door.REQUEST_ID],

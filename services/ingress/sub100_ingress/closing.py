@@ -4,8 +4,7 @@ import logging
 from typing import Final
 
 from sub100_shared import semconv
-from sub100_shared.ledger import Hop
-from sub100_shared.telemetry import Span, fail
+from sub100_shared.telemetry import fail, is_sampled, keep
 
 from .exchange import Exchange
 
@@ -19,31 +18,8 @@ CLIENT_CLOSED_STATUS: Final = 499
 def close_exchange(ex: Exchange, status: int) -> None:
     """Close the books. ``status`` is what the client got (499: it left before an answer)."""
     ledger = ex.ledger
-    critical = {id(segment.hop) for segment in ledger.critical_path() if segment.hop is not None}
-    for span, hop, end_ns in ex.hop_spans:
-        _end_hop(span, hop, end_ns, is_critical=id(hop) in critical)
     blame = ledger.blame() if ledger.ttft_ms is not None else ""
-    if ex.span.is_recording():
-        ex.span.set_attributes(
-            {
-                semconv.TIER: ex.tier,
-                semconv.BLAME: blame,
-                semconv.INPUT_TOKENS: ex.num_prompt_tokens,
-                semconv.OUTPUT_TOKENS: ex.num_completion_tokens,
-                semconv.CACHED_TOKENS: ex.num_cached_tokens,
-                semconv.ATTEMPTS: ex.num_attempts,
-                semconv.HTTP_STATUS: status,
-            }
-        )
-        if ledger.ttft_ms is not None:
-            ex.span.set_attribute(semconv.TTFT_MS, round(ledger.ttft_ms, 3))
-        if ex.finish_reason:
-            ex.span.set_attribute(semconv.FINISH_REASONS, [ex.finish_reason])
-        if ex.code == CANCELLED:
-            ex.span.set_attribute(semconv.CANCELLED, True)
-        elif ex.code:
-            fail(ex.span, ex.code)
-    ex.span.end()
+    _close_spans(ex, status, blame)
     _log.info(
         "request",
         extra={
@@ -64,8 +40,20 @@ def close_exchange(ex: Exchange, status: int) -> None:
     )
 
 
-def _end_hop(span: Span, hop: Hop, end_ns: int, *, is_critical: bool) -> None:
-    if span.is_recording():
+def _close_spans(ex: Exchange, status: int, blame: str) -> None:
+    """End the spans that ingress has of the request. What was not sampled is exported all the same if it
+    failed or missed its budget: somebody will ask."""
+    if not ex.span.is_recording():
+        return
+    spans = [ex.span, *(span for span, _, _ in ex.hop_spans)]
+    if not is_sampled(ex.span):
+        if not (blame or (ex.code and ex.code != CANCELLED)):
+            return
+        for span in spans:
+            keep(span)
+    ledger = ex.ledger
+    critical = {id(segment.hop) for segment in ledger.critical_path() if segment.hop is not None}
+    for span, hop, end_ns in ex.hop_spans:
         span.set_attributes(
             {
                 semconv.HOP: hop.name,
@@ -73,7 +61,27 @@ def _end_hop(span: Span, hop: Hop, end_ns: int, *, is_critical: bool) -> None:
                 semconv.SPENT_MS: round(hop.spent_ms, 3),
                 semconv.OVERRUN_MS: round(hop.overrun_ms, 3),
                 semconv.BUS_MS: round(hop.bus_ms, 3),
-                semconv.CRITICAL: is_critical,
+                semconv.CRITICAL: id(hop) in critical,
             }
         )
-    span.end(end_ns)
+        span.end(end_ns)
+    ex.span.set_attributes(
+        {
+            semconv.TIER: ex.tier,
+            semconv.BLAME: blame,
+            semconv.INPUT_TOKENS: ex.num_prompt_tokens,
+            semconv.OUTPUT_TOKENS: ex.num_completion_tokens,
+            semconv.CACHED_TOKENS: ex.num_cached_tokens,
+            semconv.ATTEMPTS: ex.num_attempts,
+            semconv.HTTP_STATUS: status,
+        }
+    )
+    if ledger.ttft_ms is not None:
+        ex.span.set_attribute(semconv.TTFT_MS, round(ledger.ttft_ms, 3))
+    if ex.finish_reason:
+        ex.span.set_attribute(semconv.FINISH_REASONS, [ex.finish_reason])
+    if ex.code == CANCELLED:
+        ex.span.set_attribute(semconv.CANCELLED, True)
+    elif ex.code:
+        fail(ex.span, ex.code)
+    ex.span.end()
