@@ -32,6 +32,35 @@ _TRANSIT_MS: Final = 0.2
 """Expected one-way transit of the bus, taken off what remains when a budget is sent."""
 
 
+def split_of(text: str) -> Mapping[str, float]:
+    """The default split with what ``text`` changes of it: ``"prefill=0.5,cache=0.2"``.
+
+    Raises ValueError for a hop that is none, a share outside 0..1, or shares that exceed the whole.
+    """
+    return changed_split(dict(_share(entry) for entry in text.split(",") if entry.strip()))
+
+
+def changed_split(shares: Mapping[str, float]) -> Mapping[str, float]:
+    """As ``split_of``, of shares that are numbers already."""
+    for name, share in shares.items():
+        if name not in DEFAULT_SPLIT:
+            raise ValueError(f"no hop {name!r} (hops: {', '.join(DEFAULT_SPLIT)})")
+        if not 0 <= share <= 1:
+            raise ValueError(f"the share of {name} must be from 0 to 1")
+    split = {**DEFAULT_SPLIT, **shares}
+    if sum(split.values()) > 1 + 1e-9:
+        raise ValueError(f"the shares sum to {sum(split.values()):g}, more than the whole budget")
+    return split
+
+
+def _share(entry: str) -> tuple[str, float]:
+    name, _, share = entry.partition("=")
+    try:
+        return name.strip(), float(share)
+    except ValueError:
+        raise ValueError(f"{entry.strip()!r} is not hop=share") from None
+
+
 class Hop(msgspec.Struct, kw_only=True):
     """One interval on ingress's clock, in milliseconds since arrival."""
 

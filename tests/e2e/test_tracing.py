@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.e2e.raw_http import DONE, LiveStream, deltas, post, request
 from tests.e2e.slow import STEP_S, prompt_of_steps, slow_stack
-from tests.e2e.system import MODEL, sim_only
-from tests.stack import Stack
+from tests.e2e.system import ENGINE, MODEL, sim_only
+from tests.stack import Stack, running_stack
 
 EXPORT_TIMEOUT_S = 15.0
 PARENT_ID = "b7ad6b7169203331"
@@ -234,3 +234,29 @@ def test_trace_stays_one_over_an_internal_retry(slow: Stack) -> None:
     assert spans["prefill.job"]["is_error"]
     assert spans["prefill.job"]["attributes"]["error.type"] == "worker_lost"
     assert spans["prefill.job"]["parent_id"] == spans["decode.job"]["parent_id"] == spans["chat"]["span_id"]
+
+
+def test_unsampled_request_over_its_budget_or_failed_is_there_with_its_hops(tiny_model: Path) -> None:
+    """Sampled out: neither services nor workers record. What somebody will ask about, ingress makes of its
+    ledger; the client's number and the page's are the same."""
+    env = {"OTEL_TRACES_SAMPLER": "always_off", "SUB100_INGRESS_BUDGET_MS": "600000"}
+    with running_stack(tiny_model, engine=ENGINE, timing="h200-8b", traces=True, env=env) as stack:
+        in_time = ask(stack)
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "late"}], "max_tokens": 4}
+        sent = [("X-Request-Id", "late-1"), ("X-Sub100-Budget-Ms", "1")]
+        late = post(stack.url, body, stack.keys["plain"], headers=sent).json["sub100"]
+        stack.replicas["decode-1"].stop()
+        stack.replicas["prefill-1"].stop()
+        failed = post(stack.url, body, stack.keys["plain"], headers=[("X-Request-Id", "failed-1")])
+        assert failed.status == 503
+        assert summary_of(stack, "failed-1")["ttft_ms"] is None
+        found = summary_of(stack, "late-1")
+        spans = spans_of(stack, found["trace_id"], "chat", "scheduler.place", "prefill.job", "decode.job")
+        listed = request(stack.traces_url, "GET", "/api/traces?limit=1000").json["requests"]
+    assert late["blame"] == found["blame"]
+    assert late["blame"] in {hop["name"] for hop in late["hops"]}
+    assert late["ttft_ms"] == pytest.approx(found["ttft_ms"], abs=0.01)
+    critical = [hop for hop in late["hops"] if not hop.get("hidden")]
+    assert sum(hop["spent_ms"] for hop in critical) == pytest.approx(late["ttft_ms"], abs=0.1)
+    assert set(spans) == {"chat", "scheduler.place", "prefill.job", "decode.job"}
+    assert in_time not in {each["request_id"] for each in listed}

@@ -13,6 +13,7 @@ from sub100_ingress.errors_http import error_body
 from sub100_shared.errors import ClientError, Evicted, Refused, Sub100Error
 
 USAGE = Usage(prompt_tokens=7, completion_tokens=3, cached_tokens=5)
+ACCOUNT = {"tier": "cold", "ttft_ms": 12.5}
 USAGE_JSON = {
     "prompt_tokens": 7,
     "completion_tokens": 3,
@@ -69,8 +70,8 @@ def test_stream_with_usage_has_it_in_the_last_chunk_only(kind: type[ChunkWriter]
     w = writer(kind, include_usage=True)
     for data in filter(None, (w.role(), w.delta("x"), w.final("stop"))):
         assert event(data)["usage"] is None
-    last = event(w.usage(USAGE))
-    assert (last["choices"], last["usage"]) == ([], USAGE_JSON)
+    last = event(w.usage(USAGE, json.dumps(ACCOUNT).encode()))
+    assert (last["choices"], last["usage"], last["sub100"]) == ([], USAGE_JSON, ACCOUNT)
 
 
 @pytest.mark.parametrize("kind", [ChatChunks, CompletionChunks])
@@ -87,7 +88,7 @@ def test_delta_carries_any_text_as_valid_utf8_on_one_line(text: str) -> None:
 
 
 def test_chat_body_has_openai_shape_and_no_tool_calls() -> None:
-    body = json.loads(writer(ChatChunks).body("hi", "stop", USAGE))
+    body = json.loads(writer(ChatChunks).body("hi", "stop", USAGE, json.dumps(ACCOUNT).encode()))
     assert body.pop("id").startswith("chatcmpl-req-1-")
     assert body == {
         "object": "chat.completion",
@@ -102,11 +103,12 @@ def test_chat_body_has_openai_shape_and_no_tool_calls() -> None:
             }
         ],
         "usage": USAGE_JSON,
+        "sub100": ACCOUNT,
     }
 
 
 def test_completion_body_has_openai_shape() -> None:
-    body = json.loads(writer(CompletionChunks).body("hi", "length", USAGE))
+    body = json.loads(writer(CompletionChunks).body("hi", "length", USAGE, json.dumps(ACCOUNT).encode()))
     assert body["choices"] == [{"index": 0, "text": "hi", "logprobs": None, "finish_reason": "length"}]
     assert (body["object"], body["usage"]) == ("text_completion", USAGE_JSON)
 
@@ -163,7 +165,7 @@ def test_openai_client_reads_a_stream_with_keep_alives_and_usage() -> None:
             chunks.KEEP_ALIVE,
             w.delta("🙂"),
             w.final("stop"),
-            w.usage(USAGE),
+            w.usage(USAGE, json.dumps(ACCOUNT).encode()),
             chunks.DONE,
         ]
     )

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sub100_shared import semconv
-from sub100_shared.ledger import Ledger, server_timing
+from sub100_shared.ledger import DEFAULT_SPLIT, Ledger, server_timing, split_of
 
 
 class Now:
@@ -131,3 +131,26 @@ def test_critical_path_sums_to_the_ttft_and_is_never_negative_for_any_overlap(
     assert sum(s.duration_ms for s in path) == pytest.approx(ttft, abs=1e-6)
     assert all(s.duration_ms >= 0 for s in path)
     assert all(hop.bus_ms >= 0 for hop in ledger.hops)
+
+
+def test_split_changes_the_shares_that_are_named() -> None:
+    split = split_of("prefill=0.5, cache = 0.2")
+    assert (split["prefill"], split["cache"], split["schedule"]) == (0.5, 0.2, 0.05)
+    assert split_of("") == DEFAULT_SPLIT
+    assert sum(DEFAULT_SPLIT.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prefil=0.5", "no hop 'prefil'"),
+        ("prefill", "'prefill' is not hop=share"),
+        ("prefill=x", "'prefill=x' is not hop=share"),
+        ("prefill=nan", "from 0 to 1"),
+        ("prefill=-0.1", "from 0 to 1"),
+        ("prefill=0.7", "sum to 1.1, more than the whole budget"),
+    ],
+)
+def test_split_refuses_what_is_none_and_says_why(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        split_of(text)

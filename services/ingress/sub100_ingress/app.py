@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -13,8 +13,6 @@ from starlette.routing import Route
 from sub100_shared import semconv
 from sub100_shared.clock import Clock
 from sub100_shared.errors import ClientError, Evicted, Sub100Error
-from sub100_shared.ledger import Ledger
-from sub100_shared.telemetry import SpanKind, Telemetry, extract, unix_ns
 
 from . import cache_control, door
 from .cache_control import CacheControl
@@ -25,25 +23,22 @@ from .exchange import Exchange
 from .http_body import ClientDisconnected, Receive, cancel_on_disconnect, read_body
 from .keys import KeyRing, Tenant
 from .openai_request import GenerationRequest, parse_chat, parse_completion
+from .opening import Opener
 from .serving import Serving
 
 Parse = Callable[[bytes], GenerationRequest]
-
-_TRACE_HEADERS: Final = ("traceparent", "tracestate")
 
 
 class Surface(msgspec.Struct, frozen=True, kw_only=True):
     """What the routes need. ``refusal``: why nothing can be served now, or None."""
 
     serving: Serving
-    telemetry: Telemetry
+    opener: Opener
     clock: Clock
-    region: str
     model: str
     model_revision: str
     created: int
     use_cache: bool
-    budget_ms: float
     max_body_bytes: int
     body_timeout_s: float
     long_prompt_bytes: int
@@ -111,13 +106,21 @@ class GeneratingRoute:
                 request, key = await asyncio.to_thread(self._read, body, tenant, control)
             else:
                 request, key = self._read(body, tenant, control)
+            ex = surface.opener.open(
+                headers,
+                request,
+                tenant,
+                request_id=scope[door.REQUEST_ID],
+                arrived_at_ms=scope[door.ARRIVED],
+                operation=self._operation,
+                route=scope["path"],
+            )
+            ex.key, ex.cache_control = key, control
         except ClientError as error:
             await send_error(send, error, scope[door.REQUEST_ID])
             return
         except ClientDisconnected:
             return
-        ex = self._open(scope, headers, request, tenant)
-        ex.key, ex.cache_control = key, control
         writer = self._chunk_writer(
             request_id=ex.request_id, model=request.model, include_usage=request.include_usage
         )
@@ -135,41 +138,6 @@ class GeneratingRoute:
         if not (surface.use_cache and control.may_write and is_cacheable(request, tenant.cache)):
             return request, None
         return request, cache_key(request, tenant, surface.model_revision)
-
-    def _open(
-        self,
-        scope: door.Scope,
-        headers: Headers,
-        request: GenerationRequest,
-        tenant: Tenant,
-    ) -> Exchange:
-        surface = self._surface
-        carrier = {name: headers[name] for name in _TRACE_HEADERS if name in headers}
-        total_ms = tenant.budget_ms or surface.budget_ms
-        ledger = Ledger(surface.clock, total_ms=total_ms, arrived_at_ms=scope[door.ARRIVED])
-        span = surface.telemetry.start(
-            self._operation,
-            extract(carrier) if carrier else None,
-            kind=SpanKind.SERVER,
-            attributes={
-                semconv.REQUEST_ID: scope[door.REQUEST_ID],
-                semconv.TENANT: tenant.name,
-                semconv.MODEL: request.model,
-                semconv.OPERATION: self._operation,
-                semconv.BUDGET_TOTAL_MS: total_ms,
-                semconv.HTTP_ROUTE: scope["path"],
-                semconv.REGION: surface.region,
-            },
-            start_ns=unix_ns() - int(ledger.elapsed_ms() * 1e6),
-            is_entry=True,
-        )
-        return Exchange(
-            request_id=scope[door.REQUEST_ID],
-            tenant=tenant,
-            request=request,
-            ledger=ledger,
-            span=span,
-        )
 
 
 async def _answer_until_disconnect(

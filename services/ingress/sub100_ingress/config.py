@@ -5,7 +5,9 @@ import msgspec
 
 class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``model`` is a directory with tokenizer.json; ``served_name`` is what clients call it (default:
-    the directory's name). Times in seconds unless the name says ms."""
+    the directory's name). ``allotments`` gives hops other shares of the budget ("prefill=0.5,cache=0.1");
+    ``trust_edge``: an edge alone can reach this port, and says what the network took. Times
+    in seconds unless the name says ms."""
 
     model: str
     keys_file: str
@@ -29,3 +31,5 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     cache: bool = True
     cache_ttl_s: int = 3600
     budget_ms: float = 100.0
+    allotments: str = ""
+    trust_edge: bool = False

@@ -1,5 +1,6 @@
 """API keys and the tenants behind them. Keys are known by their SHA-256 only."""
 
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -8,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sub100_shared.errors import ClientError
+from sub100_shared.ledger import changed_split
 
 CachePolicy = Literal["off", "deterministic", "all"]
 """``deterministic``: answers of temperature 0 only; ``all``: the tenant accepts frozen samples."""
@@ -19,7 +21,8 @@ _MAX_HEADER_BYTES: Final = 1024
 
 
 class Tenant(Struct, frozen=True, kw_only=True):
-    """Who asks. ``budget_ms`` None: the deployment's; so ``ttl_s``, and ``threshold`` 0.
+    """Who asks. ``budget_ms`` None: the deployment's; so ``ttl_s``, ``allotments`` (hops' shares of the
+    budget), and ``threshold`` 0.
 
     ``semantic``: similar questions may be answered too, above ``threshold`` (a cosine). ``shadow``: hits
     are computed and compared with the model's answers, never served. ``judge``: near hits that were
@@ -34,6 +37,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     judge: bool = False
     ttl_s: int | None = None
     budget_ms: float | None = None
+    allotments: Mapping[str, float] | None = None
     max_concurrency: int = 256
 
 
@@ -47,6 +51,7 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     judge: bool = False
     ttl_s: Annotated[int, Meta(ge=1)] | None = None
     budget_ms: Annotated[float, Meta(gt=0)] | None = None
+    allotments: dict[str, float] | None = None
     max_concurrency: Annotated[int, Meta(ge=1)] = 256
 
     def settings(self) -> Tenant:
@@ -64,6 +69,7 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             judge=self.judge,
             ttl_s=self.ttl_s,
             budget_ms=self.budget_ms,
+            allotments=None if self.allotments is None else changed_split(self.allotments),
             max_concurrency=self.max_concurrency,
         )
 

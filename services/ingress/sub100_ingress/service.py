@@ -5,6 +5,7 @@ import hashlib
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import uvicorn
@@ -13,6 +14,7 @@ from sub100_proto import subjects
 from sub100_shared.clock import monotonic_ms
 from sub100_shared.config import ConfigError
 from sub100_shared.errors import Refused
+from sub100_shared.ledger import split_of
 from sub100_shared.lifecycle import Runtime
 from sub100_shared.ops import EmbeddedServer
 
@@ -23,6 +25,7 @@ from .dispatch import Dispatcher
 from .generation import Generator
 from .keys import KeyRing
 from .lookup import CacheClient
+from .opening import Opener
 from .placing import SchedulerClient
 from .prepare import Preparer
 from .serving import Serving
@@ -170,19 +173,31 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     )
     surface = Surface(
         serving=serving,
-        telemetry=runtime.telemetry,
+        opener=Opener(
+            telemetry=runtime.telemetry,
+            clock=monotonic_ms,
+            region=runtime.region,
+            budget_ms=config.budget_ms,
+            split=_split(config.allotments),
+            trust_edge=config.trust_edge,
+        ),
         clock=monotonic_ms,
-        region=runtime.region,
         model=config.served_name or directory.name,
         model_revision=revision,
         created=int(time.time()),
         use_cache=config.cache,
-        budget_ms=config.budget_ms,
         max_body_bytes=config.max_body_bytes,
         body_timeout_s=config.body_timeout_s,
         long_prompt_bytes=config.long_prompt_bytes,
     )
     return IngressService(runtime, config, serving, cache, table, watchdog, surface, keys)
+
+
+def _split(allotments: str) -> Mapping[str, float]:
+    try:
+        return split_of(allotments)
+    except ValueError as error:
+        raise ConfigError(f"SUB100_INGRESS_ALLOTMENTS: {error}") from error
 
 
 def model_revision(directory: Path) -> str:
