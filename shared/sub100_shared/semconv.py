@@ -4,6 +4,7 @@ OpenTelemetry semantic conventions 1.38 (messaging, GenAI) where they have a nam
 ``sub100.``. No ids in span names; no prompt text in attributes.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 # spans
@@ -56,6 +57,10 @@ ATTEMPTS: Final = "sub100.attempts"
 CODE: Final = "error.type"
 MODEL: Final = "gen_ai.request.model"
 OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+STREAM: Final = "gen_ai.request.stream"
+TEMPERATURE: Final = "gen_ai.request.temperature"
+TOP_P: Final = "gen_ai.request.top_p"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
@@ -67,3 +72,25 @@ TIER_EXACT: Final = "cache_exact"
 TIER_WARM: Final = "warm"
 TIER_COLD: Final = "cold"
 TIER_NONE: Final = "none"
+
+
+def _messaging(kind: str, destination: str) -> Mapping[str, str]:
+    return {
+        "messaging.system": "nats",
+        "messaging.operation.type": kind,
+        "messaging.operation.name": "publish" if kind == "send" else kind,
+        "messaging.destination.template": destination,
+    }
+
+
+FIXED: Final[Mapping[str, Mapping[str, str]]] = {
+    CACHE_LOOKUP: _messaging("send", "cache.lookup"),
+    CACHE_SERVE: _messaging("process", "cache.lookup"),
+    SCHEDULE: _messaging("send", "scheduler.place"),
+    SCHEDULE_SERVE: _messaging("process", "scheduler.place"),
+    PREFILL: _messaging("send", "prefill.job.<worker>"),
+    PREFILL_SERVE: _messaging("process", "prefill.job.<worker>"),
+    DECODE: _messaging("send", "decode.job.<worker>"),
+    DECODE_SERVE: _messaging("process", "decode.job.<worker>"),
+}
+"""What every span of a name has: which message of the bus it sends or processes."""

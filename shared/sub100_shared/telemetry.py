@@ -33,6 +33,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from .otlp import DirectExporter
+from .semconv import FIXED
 from .spans import RecordedSpan, span_type
 
 ENDPOINT_VARIABLE: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -142,6 +143,9 @@ class _Recorder:
         context = SpanContext(trace_id, _new_id(8), False, flags, state)
         if not (flags.sampled or is_entry or isinstance(parent, RecordedSpan)):
             return NonRecordingSpan(context)
+        fixed = FIXED.get(name)
+        if fixed is not None:
+            attributes = {**fixed, **attributes} if attributes else fixed
         return self._span_type(
             name, context, above if above.is_valid else None, kind, attributes, start_ns, self._on_end
         )

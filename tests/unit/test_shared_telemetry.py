@@ -69,7 +69,13 @@ def test_unsampled_request_that_is_kept_has_its_spans_with_their_ids(unsampled: 
     found = unsampled.exported()
     assert set(found) == {"chat", "prefill.job"}
     kept = found["prefill.job"]
-    assert kept.attributes == {"sub100.worker_id": "w"}
+    assert dict(kept.attributes or {}) == {
+        "sub100.worker_id": "w",
+        "messaging.system": "nats",
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "publish",
+        "messaging.destination.template": "prefill.job.<worker>",
+    }
     assert kept.context is not None
     assert f"{kept.context.span_id:016x}" == told
 
