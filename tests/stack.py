@@ -52,6 +52,7 @@ class Replica:
     """One process of one service; ``start`` may be called again after it ended."""
 
     def __init__(self, service: str, instance: str, env: Mapping[str, str], log: Path) -> None:
+        self.ops_url = f"http://127.0.0.1:{env['SUB100_OPS_PORT']}"
         self.service = service
         self.instance = instance
         self._env = dict(env)
@@ -152,6 +153,8 @@ class Stack:
             },
             "PYTHONPATH": os.pathsep.join(map(str, SOURCES)),
             "SUB100_INSTANCE": instance,
+            "SUB100_OPS_PORT": str(free_port()),
+            "OTEL_METRICS_EXPORTER": "none",
             "SUB100_NATS_URL": self.nats.url,
             "SUB100_REDIS_URL": self.redis.url,
             "SUB100_SECRET_FILE": str(self.directory / "secret"),

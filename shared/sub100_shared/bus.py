@@ -152,6 +152,15 @@ class Bus:
         """Bytes that one message may carry, as the server said."""
         return int(self._nc.max_payload)
 
+    @property
+    def num_pending(self) -> int:
+        """Messages received and not yet handled, over all subscriptions."""
+        return sum(subscription.pending_msgs for subscription in self._subscriptions)
+
+    @property
+    def pending_bytes(self) -> int:
+        return sum(subscription.pending_bytes for subscription in self._subscriptions)
+
     def on_state(self, listener: StateListener) -> None:
         """``listener(connected)`` is called at each loss and return of the connection."""
         self._state_listeners.append(listener)

@@ -25,7 +25,8 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
     """What every service shares.
 
     ``instance`` names this process among its replicas; it is a subject key. ``secret_file`` holds
-    the deployment secret (KV hand-over, cache salts). ``ops_port``: HTTP health endpoint, 0 for none.
+    the deployment secret (KV hand-over, cache salts). ``ops_port``: the operator's HTTP endpoint (see
+    ``ops``), 0 for none. ``metrics_tenants``: whether metrics name tenants.
     """
 
     region: str = "local"
@@ -39,6 +40,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
     ops_host: str = "127.0.0.1"
     ops_port: int = 0
     drain_timeout_s: float = 20.0
+    metrics_tenants: bool = True
     log_level: str = "INFO"
 
     def secret(self) -> bytes:

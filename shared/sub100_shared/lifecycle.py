@@ -4,10 +4,11 @@
 
     starting -> ready -> draining -> stopped
 
-``run`` is the one entry point: it builds a Runtime (bus, telemetry, status), calls the service's
-``start``, waits for SIGTERM/SIGINT or for the service to fail, then drains in this order, all under one
-deadline: service.drain (no new work, running work ends), bus stops receiving, service.stop, bus closes,
-telemetry flushes. Exit code 0 after a clean drain, 1 after a failure, 2 for bad configuration.
+``run`` is the one entry point: it opens the ops port, builds a Runtime (bus, telemetry, metrics, status),
+calls the service's ``start``, waits for SIGTERM/SIGINT, for ``POST /drain`` or for the service to fail, then
+drains in this order, all under one deadline: service.drain (no new work, running work ends), bus stops
+receiving, service.stop, bus closes, telemetry flushes. Exit code 0 after a clean drain, 1 after a failure,
+2 for bad configuration.
 """
 
 import asyncio
@@ -30,6 +31,9 @@ from sub100_proto.fleet import ServiceStatus, State
 from . import log
 from .bus import Bus, BusUnavailable
 from .config import Common, ConfigError, load, load_common, read_secret
+from .health import Health
+from .metrics import Metrics
+from .metrics_otlp import MetricsExport, exporter_of, interval_s
 from .ops import OpsServer
 from .telemetry import Telemetry
 
@@ -59,13 +63,16 @@ class Runtime:
     """What the lifecycle gives to a service. Tasks started with ``spawn`` are owned here: one that
     fails ends the process, all are cancelled at the end."""
 
-    def __init__(self, name: str, common: Common, bus: Bus, telemetry: Telemetry) -> None:
+    def __init__(
+        self, name: str, common: Common, bus: Bus, telemetry: Telemetry, metrics: Metrics | None = None
+    ) -> None:
         self.name = name
         self.common = common
         self.region = common.region
         self.instance = common.instance
         self.bus = bus
         self.telemetry = telemetry
+        self.metrics = metrics or Metrics()
         self.state: State = "starting"
         self.detail = ""
         self._status_changed = asyncio.Event()
@@ -153,17 +160,40 @@ async def _main(name: str, common: Common, build: Callable[[Runtime], Awaitable[
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
 
+    metrics = Metrics(
+        {
+            "service.name": f"sub100-{name}",
+            "service.instance.id": common.instance,
+            "cloud.region": common.region,
+        }
+    )
+    runtime: Runtime | None = None
+
+    def probe() -> tuple[bool, str]:
+        return (False, "starting") if runtime is None else (runtime.is_ready, runtime.state)
+
+    ops = OpsServer(common.ops_host, common.ops_port, probe, metrics, stopping.set)
+    try:
+        await ops.start()
+    except OSError as error:
+        _log.error("exit", extra={"reason": str(error)})
+        return 1
     bus = await _connect_or_stop(name, common, stopping)
     if bus is None:
+        await _bounded(ops.stop(), 2, "ops")
         return 0
     telemetry = Telemetry.create(name, common.instance, common.region, os.environ)
-    runtime = Runtime(name, common, bus, telemetry)
-    ops = OpsServer(common.ops_host, common.ops_port, lambda: (runtime.is_ready, runtime.state))
+    runtime = Runtime(name, common, bus, telemetry, metrics)
+    health = Health(metrics, bus, probe)
+    exporter = exporter_of(os.environ)
+    export = None if exporter is None else MetricsExport(metrics, exporter, interval_s(os.environ))
     service: Service | None = None
     failure = ""
     try:
         runtime.spawn(runtime.report_status(), "status")
-        await ops.start()
+        runtime.spawn(health.watch(), "health")
+        if export is not None:
+            runtime.spawn(export.run(), "metrics export")
         service = await build(runtime)
         failure = await _until_stopped(runtime, service, stopping)
     except ConfigError:
@@ -172,7 +202,7 @@ async def _main(name: str, common: Common, build: Callable[[Runtime], Awaitable[
         _log.exception("start failed")
         failure = str(error)
     finally:
-        await _shut_down(runtime, service, ops)
+        await _shut_down(runtime, service, ops, export)
     if failure:
         _log.error("exit", extra={"reason": failure})
         return 1
@@ -231,7 +261,9 @@ async def _until_stopped(runtime: Runtime, service: Service, stopping: asyncio.E
         await asyncio.gather(starting, failed, stopped, return_exceptions=True)
 
 
-async def _shut_down(runtime: Runtime, service: Service | None, ops: OpsServer) -> None:
+async def _shut_down(
+    runtime: Runtime, service: Service | None, ops: OpsServer, export: MetricsExport | None
+) -> None:
     """The drain order; every step is bounded and none keeps the next from running."""
     timeout_s = runtime.common.drain_timeout_s
     runtime.set_state("draining")
@@ -244,6 +276,9 @@ async def _shut_down(runtime: Runtime, service: Service | None, ops: OpsServer) 
     await _bounded(runtime.publish_status(), 2, "last status")
     await _bounded(runtime.cancel_tasks(), 5, "cancel tasks")
     await _bounded(ops.stop(), 2, "ops")
+    if export is not None:
+        await _bounded(export.export(), 3, "last metrics")
+        await _bounded(asyncio.to_thread(export.close), 3, "close metrics")
     await _bounded(runtime.bus.close(5), 12, "close bus")
     await _bounded(asyncio.to_thread(runtime.telemetry.shutdown), 5, "flush telemetry")
 

@@ -66,6 +66,21 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 HTTP_STATUS: Final = "http.response.status_code"
 HTTP_ROUTE: Final = "http.route"
+PROVIDER: Final = "gen_ai.provider.name"
+USAGE_TYPE: Final = "gen_ai.token.type"
+OUTCOME: Final = "sub100.outcome"
+STREAM: Final = "sub100.stream"
+VERDICT: Final = "sub100.verdict"
+SOURCE: Final = "sub100.source"
+PLACEMENT: Final = "sub100.placement"
+ROLE: Final = "sub100.role"
+POOL: Final = "sub100.pool"
+STATE: Final = "sub100.state"
+PHASE: Final = "sub100.phase"
+GENERATION: Final = "sub100.generation"
+
+# values of PROVIDER
+PROVIDER_SUB100: Final = "sub100"
 
 # values of TIER
 TIER_EXACT: Final = "cache_exact"

@@ -14,6 +14,7 @@ from sub100_proto.fleet import Heartbeat, KvDump, KvEvents, Load, State
 from sub100_proto.placement import PlaceReply, PlaceRequest, Settled
 from sub100_proto.subjects import Role
 from sub100_scheduler.config import SchedulerConfig
+from sub100_scheduler.scheduler_metrics import PlacementMetrics
 from sub100_scheduler.service import Placer, SchedulerService
 from sub100_scheduler.view import RegionView
 from sub100_shared.bus import Bus, BusUnavailable, Incoming
@@ -168,7 +169,15 @@ async def running_scheduler(
         max_index_blocks=config.max_index_blocks,
         chance=random.Random(1).random,
     )
-    placer = Placer(bus, telemetry, view, monotonic_ms, region=region, scheduler_id=name)
+    placer = Placer(
+        bus,
+        telemetry,
+        view,
+        monotonic_ms,
+        region=region,
+        scheduler_id=name,
+        metrics=PlacementMetrics(runtime.metrics),
+    )
     service = SchedulerService(runtime, config, view, placer, monotonic_ms)
     try:
         await service.start()

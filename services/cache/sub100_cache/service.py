@@ -8,7 +8,7 @@ import msgspec
 
 from sub100_proto import codec, subjects
 from sub100_proto.cache import CacheAlias, CacheFill, CacheHit, CacheMiss, CacheReply
-from sub100_shared import semconv
+from sub100_shared import catalog, semconv
 from sub100_shared.bus import Incoming
 from sub100_shared.clock import Clock
 from sub100_shared.lifecycle import Runtime
@@ -51,6 +51,8 @@ class CacheService:
         self._semantic = semantic
         self._clock = clock
         self._told = ""
+        self._duration = runtime.metrics.histogram(catalog.CACHE_LOOKUP_DURATION)
+        runtime.metrics.observe(catalog.CACHE_STORE_UP, lambda: not commands.breaker.is_open)
 
     async def start(self) -> None:
         bus, region, config = self._runtime.bus, self._runtime.region, self._config
@@ -84,6 +86,7 @@ class CacheService:
         try:
             reply = await self._look_up(msg.data, span)
             spent_ms = self._clock() - start_ms
+            self._duration.record(spent_ms / 1e3, _outcome(reply))
             _describe(span, reply, spent_ms)
             return codec.encode(msgspec.structs.replace(reply, spent_ms=spent_ms))
         finally:
@@ -160,11 +163,14 @@ class CacheService:
         return f"no semantic tier ({problem})" if problem else ""
 
 
+def _outcome(reply: CacheReply) -> str:
+    return reply.tier if isinstance(reply, CacheHit) else reply.reason
+
+
 def _describe(span: Span, reply: CacheReply, spent_ms: float) -> None:
     if not span.is_recording():
         return
-    outcome = reply.tier if isinstance(reply, CacheHit) else reply.reason
-    span.set_attribute(semconv.CACHE_OUTCOME, outcome)
+    span.set_attribute(semconv.CACHE_OUTCOME, _outcome(reply))
     span.set_attribute(semconv.SPENT_MS, round(spent_ms, 3))
     if isinstance(reply, CacheHit):
         span.set_attribute(semconv.CACHE_AGE_S, round(reply.age_s, 1))

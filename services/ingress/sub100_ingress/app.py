@@ -24,6 +24,7 @@ from .http_body import ClientDisconnected, Receive, cancel_on_disconnect, read_b
 from .keys import KeyRing, Tenant
 from .openai_request import GenerationRequest, parse_chat, parse_completion
 from .opening import Opener
+from .request_metrics import RequestMetrics
 from .serving import Serving
 
 Parse = Callable[[bytes], GenerationRequest]
@@ -34,6 +35,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
 
     serving: Serving
     opener: Opener
+    metrics: RequestMetrics
     clock: Clock
     model: str
     model_revision: str
@@ -76,7 +78,7 @@ def create_app(surface: Surface, keys: KeyRing, refusal: Any, is_ready: Callable
     app.add_exception_handler(Sub100Error, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_bug)
-    return door.Door(app, keys, surface.clock, refusal)
+    return door.Door(app, keys, surface.clock, refusal, surface.metrics.refused)
 
 
 class GeneratingRoute:
@@ -117,6 +119,7 @@ class GeneratingRoute:
             )
             ex.key, ex.cache_control = key, control
         except ClientError as error:
+            surface.metrics.refused(error.code)
             await send_error(send, error, scope[door.REQUEST_ID])
             return
         except ClientDisconnected:

@@ -1,25 +1,29 @@
-"""The end of an exchange: its spans, its log line, its count of usage. Once, whatever happened."""
+"""The end of an exchange: its spans, its metrics, its log line. Once, whatever happened."""
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from sub100_shared import semconv
+from sub100_shared.ledger import Segment
 from sub100_shared.telemetry import fail, is_sampled, keep
 
 from .exchange import Exchange
+from .request_metrics import CANCELLED, RequestMetrics
 
 _log = logging.getLogger(__name__)
 
-CANCELLED: Final = "cancelled"
 CLIENT_CLOSED_STATUS: Final = 499
 """Of a request whose client left before its answer began."""
 
 
-def close_exchange(ex: Exchange, status: int) -> None:
+def close_exchange(ex: Exchange, status: int, metrics: RequestMetrics) -> None:
     """Close the books. ``status`` is what the client got (499: it left before an answer)."""
     ledger = ex.ledger
+    path = ledger.critical_path()
     blame = ledger.blame() if ledger.ttft_ms is not None else ""
-    _close_spans(ex, status, blame)
+    _close_spans(ex, status, path, blame)
+    metrics.record(ex, path, blame)
     _log.info(
         "request",
         extra={
@@ -40,7 +44,7 @@ def close_exchange(ex: Exchange, status: int) -> None:
     )
 
 
-def _close_spans(ex: Exchange, status: int, blame: str) -> None:
+def _close_spans(ex: Exchange, status: int, path: Sequence[Segment], blame: str) -> None:
     """End the spans that ingress has of the request. What was not sampled is exported all the same if it
     failed or missed its budget: somebody will ask."""
     if not ex.span.is_recording():
@@ -52,7 +56,7 @@ def _close_spans(ex: Exchange, status: int, blame: str) -> None:
         for span in spans:
             keep(span)
     ledger = ex.ledger
-    critical = {id(segment.hop) for segment in ledger.critical_path() if segment.hop is not None}
+    critical = {id(segment.hop) for segment in path if segment.hop is not None}
     for span, hop, end_ns in ex.hop_spans:
         span.set_attributes(
             {

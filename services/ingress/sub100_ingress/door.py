@@ -26,13 +26,22 @@ _SAFE_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class Door:
-    """Wraps the application. ``refusal()`` says why nothing is served now, or None."""
+    """Wraps the application. ``refusal()`` says why nothing is served now, or None; ``on_refused(code)``
+    hears of each request that gets no further than here."""
 
-    def __init__(self, app: App, keys: KeyRing, clock: Clock, refusal: Callable[[], Refused | None]) -> None:
+    def __init__(
+        self,
+        app: App,
+        keys: KeyRing,
+        clock: Clock,
+        refusal: Callable[[], Refused | None],
+        on_refused: Callable[[str], None],
+    ) -> None:
         self._app = app
         self._keys = keys
         self._clock = clock
         self._refusal = refusal
+        self._on_refused = on_refused
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
         if scope["type"] != "http":
@@ -51,6 +60,7 @@ class Door:
             except ClientError as refused:
                 error = refused
         if error is not None:
+            self._on_refused(error.code)
             await send_error(send, error, request_id)
             return
         await self._app(scope, receive, send)

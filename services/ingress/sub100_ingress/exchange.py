@@ -67,6 +67,16 @@ class Exchange(msgspec.Struct, kw_only=True):
     num_cached_tokens: int = 0
     num_transferred_tokens: int = 0
     num_attempts: int = 0
+    losses: list[str] = msgspec.field(default_factory=list)
+    """Why attempts before the last were lost, by code."""
+
+    placed_at_ms: float | None = None
+    predicted_ttft_ms: float = 0.0
+    """Of the first placement: when it came, on the ledger's clock, and what it promised from then on."""
+
+    cache_outcome: str = ""
+    """The tier of a hit or why there was none; empty: the cache was not asked."""
+
     code: str = ""
     """The error's code; empty for an answer. ``cancelled`` when the client left."""
 

@@ -83,6 +83,7 @@ class Generator:
                         await self._decode(ex, prompt, placement, handover, text, out)
                     is_done = True
                 except AttemptLost as lost:
+                    ex.losses.append(lost.code)
                     self._log_loss(ex, lost)
                     if lost.code == "slow_client":
                         raise ClientError(lost.code, "the client reads too slowly") from lost

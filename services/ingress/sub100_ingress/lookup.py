@@ -86,6 +86,7 @@ class CacheClient:
         except msgspec.MsgspecError as error:
             _log.error("unreadable cache reply", extra={"error": str(error)})
         finally:
+            ex.cache_outcome = outcome
             span.set_attribute(semconv.CACHE_OUTCOME, outcome)
             ex.close_hop(hop, span, own_ms)
         return _UNAVAILABLE

@@ -44,6 +44,9 @@ class SchedulerClient:
             reply = codec.decode_place_reply(msg.data)
             own_ms = reply.spent_ms
             if isinstance(reply, Placement):
+                if ex.placed_at_ms is None:
+                    ex.placed_at_ms = ex.ledger.elapsed_ms()
+                    ex.predicted_ttft_ms = reply.predicted_ttft_ms
                 span.set_attribute(semconv.PREDICTED_TTFT_MS, round(reply.predicted_ttft_ms, 3))
                 return reply
             fail(span, reply.code)

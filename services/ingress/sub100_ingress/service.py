@@ -11,6 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from sub100_proto import subjects
+from sub100_shared import catalog
 from sub100_shared.clock import monotonic_ms
 from sub100_shared.config import ConfigError
 from sub100_shared.errors import Refused
@@ -28,6 +29,7 @@ from .lookup import CacheClient
 from .opening import Opener
 from .placing import SchedulerClient
 from .prepare import Preparer
+from .request_metrics import RequestMetrics
 from .serving import Serving
 from .template import ChatTemplate
 from .tokenizer import ModelTokenizer
@@ -152,6 +154,11 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         ttl_s=config.cache_ttl_s,
         model_revision=revision,
     )
+    metrics = RequestMetrics(
+        runtime.metrics,
+        model=config.served_name or directory.name,
+        with_tenants=runtime.common.metrics_tenants,
+    )
     serving = Serving(
         cache,
         Preparer(
@@ -162,8 +169,11 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
             long_prompt_bytes=config.long_prompt_bytes,
         ),
         Generator(scheduler, dispatcher, tokenizer, runtime.telemetry, max_attempts=config.max_attempts),
+        metrics,
         max_inflight=config.max_inflight,
     )
+    runtime.metrics.observe(catalog.REQUESTS_IN_FLIGHT, lambda: serving.num_inflight)
+    runtime.metrics.observe(catalog.STREAM_EVENTS_UNKNOWN, lambda: table.num_unknown_events)
     watchdog = Watchdog(
         table,
         monotonic_ms,
@@ -181,6 +191,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
             split=_split(config.allotments),
             trust_edge=config.trust_edge,
         ),
+        metrics=metrics,
         clock=monotonic_ms,
         model=config.served_name or directory.name,
         model_revision=revision,

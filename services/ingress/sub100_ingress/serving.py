@@ -12,12 +12,13 @@ from sub100_proto.cache import CacheHit, CacheReply
 from sub100_shared.errors import Evicted, Refused, Sub100Error
 
 from .cache_key import CacheKey
-from .closing import CANCELLED, CLIENT_CLOSED_STATUS, close_exchange
+from .closing import CLIENT_CLOSED_STATUS, close_exchange
 from .delivery import Responder
 from .exchange import MISS, CacheFacts, Exchange, Prompt
 from .generation import Generator
 from .lookup import CacheClient
 from .prepare import Preparer
+from .request_metrics import CANCELLED, RequestMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -26,11 +27,18 @@ class Serving:
     """Answers exchanges; counts those in flight, so that drain can wait for them."""
 
     def __init__(
-        self, cache: CacheClient, preparer: Preparer, generator: Generator, *, max_inflight: int
+        self,
+        cache: CacheClient,
+        preparer: Preparer,
+        generator: Generator,
+        metrics: RequestMetrics,
+        *,
+        max_inflight: int,
     ) -> None:
         self._cache = cache
         self._preparer = preparer
         self._generator = generator
+        self._metrics = metrics
         self._max_inflight = max_inflight
         self._num_by_tenant: dict[str, int] = {}
         self._live: dict[int, tuple[Exchange, asyncio.Task[Any]]] = {}
@@ -46,7 +54,7 @@ class Serving:
         except Refused as error:
             ex.code = error.code
             await responder.fail(error)
-            close_exchange(ex, responder.status)
+            close_exchange(ex, responder.status, self._metrics)
             return
         try:
             await self._answer(ex, responder, body_bytes)
@@ -62,7 +70,7 @@ class Serving:
             await responder.fail(Evicted("internal_error", "internal error"))
         finally:
             self._leave(ex)
-            close_exchange(ex, responder.status or CLIENT_CLOSED_STATUS)
+            close_exchange(ex, responder.status or CLIENT_CLOSED_STATUS, self._metrics)
 
     async def _answer(self, ex: Exchange, responder: Responder, body_bytes: int) -> None:
         key = ex.key

@@ -19,6 +19,7 @@ from sub100_shared.telemetry import Span, SpanKind, Telemetry, extract, fail
 from .config import SchedulerConfig
 from .dumps import DumpRequester
 from .policy import num_uncached_tokens
+from .scheduler_metrics import FleetMetrics, PlacementMetrics
 from .view import RegionView
 
 _log = logging.getLogger(__name__)
@@ -38,8 +39,10 @@ class Placer:
         *,
         region: str,
         scheduler_id: str,
+        metrics: PlacementMetrics,
     ) -> None:
         self._bus = bus
+        self._metrics = metrics
         self._telemetry = telemetry
         self._view = view
         self._clock = clock
@@ -59,6 +62,7 @@ class Placer:
             if isinstance(answer, Placement):
                 await self._tell(request, answer)
             answer = msgspec.structs.replace(answer, spent_ms=self._clock() - start_ms)
+            self._metrics.record(answer, answer.spent_ms)
             self._describe(span, request, answer)
             return codec.encode(answer)
         except msgspec.MsgspecError as error:
@@ -126,6 +130,7 @@ class SchedulerService:
         self, runtime: Runtime, config: SchedulerConfig, view: RegionView, placer: Placer, clock: Clock
     ) -> None:
         self._runtime = runtime
+        self._metrics = FleetMetrics(runtime.metrics, view)
         self._config = config
         self._view = view
         self._placer = placer
@@ -164,7 +169,10 @@ class SchedulerService:
             await asyncio.sleep(self._config.tick_s)
             if not self._runtime.bus.is_connected:
                 continue
-            gone = self._view.tick(self._clock())
+            now_ms = self._clock()
+            gone = self._view.tick(now_ms)
+            self._metrics.lapsed(len(gone))
+            self._metrics.refresh(now_ms)
             for worker_id in gone:
                 _log.warning("worker lapsed", extra={"worker_id": worker_id})
             if gone:
@@ -221,5 +229,6 @@ def build(runtime: Runtime, config: SchedulerConfig, clock: Clock) -> SchedulerS
         clock,
         region=runtime.region,
         scheduler_id=runtime.instance,
+        metrics=PlacementMetrics(runtime.metrics),
     )
     return SchedulerService(runtime, config, view, placer, clock)

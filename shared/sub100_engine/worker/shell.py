@@ -28,6 +28,7 @@ from sub100_shared.telemetry import extract
 
 from ..api import Engine, EngineInfo, Output, Work
 from .claims import Claims, Limits
+from .job_metrics import CANCELLED, JobMetrics
 from .kv_feed import KvFeed
 from .spans import JobSpans
 from .streams import Stream, Streams
@@ -78,6 +79,7 @@ class WorkerShell:
         self._is_stopped = False
         self._begin_life()
         self._spans = JobSpans(runtime.telemetry, role.role, clock)
+        self._metrics = JobMetrics(runtime.metrics, role.role, engine.load, lambda: len(self._claims))
         self._handed_over: OrderedDict[str, KvHandle] = OrderedDict()
         self._disconnected_at: float | None = None
         self._changed = asyncio.Event()
@@ -132,6 +134,7 @@ class WorkerShell:
         num_tokens = len(work.prompt)
         code = self._claims.refusal(job.attempt, job.epoch, num_tokens) or self._misfit(job, num_tokens)
         if code:
+            self._metrics.refused(code)
             return codec.encode(Busy(worker_id=self._worker_id, epoch=self._epoch, code=code))
         if not self._claims.take(job.attempt, num_tokens):
             return None
@@ -156,6 +159,7 @@ class WorkerShell:
 
     def _run(self, job: Job, work: Work, msg: Incoming) -> None:
         self._spans.open(job, extract(msg.headers))
+        self._metrics.began(job)
         self._streams.open(job.attempt, job.events, len(work.output))
         self._role.submit(self._engine, work, self._on_output)
 
@@ -168,6 +172,8 @@ class WorkerShell:
             self._fail(output.attempt, output.error, output.reason)
             return
         self._spans.on_output(output)
+        if not stream.tokens:
+            self._metrics.first_output(output)
         if output.kv is not None:
             self._remember_handed_over(output.attempt, output.kv)
         self._role.on_output(self._streams, stream, output)
@@ -178,13 +184,15 @@ class WorkerShell:
         self._streams.close(stream)
         self._claims.end(attempt)
         self._spans.close(attempt)
+        self._metrics.ended(attempt)
 
     def _fail(self, attempt: str, code: str, reason: str) -> None:
         stream = self._streams.get(attempt)
         if stream is not None:
             self._streams.send(stream, Failed(attempt, code, reason))
             self._streams.close(stream)
-        self._claims.end(attempt)
+        if self._claims.end(attempt):
+            self._metrics.ended(attempt, code)
         self._spans.close(attempt, code)
 
     async def _on_control(self, msg: Incoming) -> bytes | None:
@@ -210,7 +218,8 @@ class WorkerShell:
             self._engine.abort(attempt)
             self._streams.drop(attempt)
             self._claims.end(attempt)
-            self._spans.close(attempt, "cancelled")
+            self._spans.close(attempt, CANCELLED)
+            self._metrics.ended(attempt, CANCELLED)
         elif (kv := self._handed_over.pop(attempt, None)) is not None:
             self._engine.release(kv)  # done before the abort came: nobody will pull what it left
         else:
@@ -247,6 +256,7 @@ class WorkerShell:
         for attempt in self._claims.attempts():
             self._engine.abort(attempt)
             self._spans.close(attempt, "worker_lost")
+            self._metrics.ended(attempt, "worker_lost")
         held = self._kv_feed.dump().hashes
         is_draining = self._claims.is_draining
         self._sender.cancel()
