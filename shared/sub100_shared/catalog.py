@@ -78,12 +78,14 @@ REPLACEMENTS: Final = counter(
     "{placement}",
     "Placements after the first of a request.",
     by="ingress",
+    rare="an attempt is lost",
 )
 STREAM_EVENTS_UNKNOWN: Final = counter(
     "sub100.stream.unknown_events",
     "{event}",
     "Events of attempts that ingress does not know (any more): fenced, aborted or ended.",
     by="ingress",
+    rare="an event crosses the end of its attempt",
 )
 BUDGET_JUDGED: Final = counter(
     "sub100.budget.judged",
@@ -208,7 +210,11 @@ FLEET_WORKERS: Final = gauge(
     by="scheduler",
 )
 FLEET_LAPSED: Final = counter(
-    "sub100.fleet.lapsed", "{worker}", "Workers that fell silent without saying goodbye.", by="scheduler"
+    "sub100.fleet.lapsed",
+    "{worker}",
+    "Workers that fell silent without saying goodbye.",
+    by="scheduler",
+    rare="a worker is killed or cut off",
 )
 FLEET_HEARTBEAT_AGE: Final = gauge(
     "sub100.fleet.heartbeat.age",
@@ -258,7 +264,11 @@ INDEX_STALE: Final = gauge(
     by="scheduler",
 )
 INDEX_GAPS: Final = counter(
-    "sub100.index.gaps", "{gap}", "Losses of KV events that made the index ask for a dump.", by="scheduler"
+    "sub100.index.gaps",
+    "{gap}",
+    "Losses of KV events that made the index ask for a dump.",
+    by="scheduler",
+    rare="KV events are lost",
 )
 
 # --- workers
@@ -327,11 +337,14 @@ SERVICE_READY: Final = gauge(
     names.STATE,
 )
 BUS_CONNECTED: Final = gauge("sub100.bus.connected", "{connection}", "1 while NATS is connected.")
-BUS_RECONNECTS: Final = counter("sub100.bus.reconnects", "{reconnect}", "Connections to NATS that came back.")
+BUS_RECONNECTS: Final = counter(
+    "sub100.bus.reconnects", "{reconnect}", "Connections to NATS that came back.", rare="NATS restarts"
+)
 BUS_DROPPED: Final = counter(
     "sub100.bus.dropped",
     "{message}",
     "Messages that were lost because this process did not take them fast enough (slow consumer).",
+    rare="a process stalls while messages pour in",
 )
 BUS_PENDING_MESSAGES: Final = gauge(
     "sub100.bus.pending.messages",

@@ -5,20 +5,35 @@ import gc
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from . import catalog
-from .bus import Bus
 from .metrics import Metrics
 
 TICK_S: Final = 0.1
 MAX_KEPT_PAUSES: Final = 4_096
 
 
+class Connection(Protocol):
+    """What is read of the bus."""
+
+    @property
+    def is_connected(self) -> bool: ...
+
+    @property
+    def num_pending(self) -> int: ...
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+    num_reconnects: int
+    num_slow_consumer_drops: int
+
+
 class Health:
     """``watch`` is one bounded ticker: what it costs does not grow with load."""
 
-    def __init__(self, metrics: Metrics, bus: Bus, state: Callable[[], tuple[bool, str]]) -> None:
+    def __init__(self, metrics: Metrics, bus: Connection, state: Callable[[], tuple[bool, str]]) -> None:
         """``state`` tells whether the service is ready, and its state."""
         self._lag = metrics.histogram(catalog.LOOP_LAG)
         self._pause = metrics.histogram(catalog.GC_PAUSE)

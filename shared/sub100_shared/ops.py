@@ -91,14 +91,15 @@ class OpsServer:
         return Response(text, headers={"content-type": CONTENT_TYPE})
 
     async def _drain(self, request: Request) -> Response:
-        if not _is_loopback(request) or any(name in request.headers for name in _PAGE_HEADERS):
+        if not is_this_host(request) or any(name in request.headers for name in _PAGE_HEADERS):
             return JSONResponse({"error": "only from this host"}, status_code=403)
         self._drain_service()
         _, state = self._probe()
         return JSONResponse({"state": state}, status_code=202)
 
 
-def _is_loopback(request: Request) -> bool:
+def is_this_host(request: Request) -> bool:
+    """Whether the connection comes from loopback; headers are not asked."""
     if request.client is None:
         return False
     try:
