@@ -100,7 +100,7 @@ def _answered(books: Books, **fields: Any) -> Exchange:
 def test_answer_is_counted_with_its_first_token_duration_and_usage(books: Books) -> None:
     books.close(_answered(books))
     ttft, tpot = "gen_ai_server_time_to_first_token_seconds", "gen_ai_server_time_per_output_token_seconds"
-    tier = {"sub100_tier": "warm", "sub100_stream": "true"}
+    tier = {"sub100_tier": "warm", "gen_ai_request_stream": "true"}
 
     assert books.value(f"{ttft}_sum", **MODEL, **tier) == pytest.approx(0.024)
     assert books.value(f"{ttft}_bucket", **MODEL, **tier, le="0.02") == 0
@@ -157,7 +157,7 @@ def test_miss_is_counted_under_the_hop_to_blame(books: Books) -> None:
     books.hop(ex, semconv.HOP_PREFILL, 130.0)
     ex.ledger.first_content_byte()
     books.close(ex)
-    judged = {"sub100_tier": "cold", "sub100_stream": "true"}
+    judged = {"sub100_tier": "cold", "gen_ai_request_stream": "true"}
 
     assert (
         books.value("sub100_budget_judged_total", sub100_verdict="missed", sub100_hop="prefill", **judged)
@@ -199,7 +199,7 @@ def test_hit_is_labelled_apart_and_has_no_time_per_token(books: Books) -> None:
     books.close(ex)
     ttft = "gen_ai_server_time_to_first_token_seconds_count"
 
-    assert books.value(ttft, **MODEL, sub100_tier="cache_exact", sub100_stream="true") == 1
+    assert books.value(ttft, **MODEL, sub100_tier="cache_exact", gen_ai_request_stream="true") == 1
     assert books.value("gen_ai_server_time_per_output_token_seconds_count", **MODEL) is None
     assert books.value("sub100_cache_asked_total", sub100_cache_outcome="exact") == 1
     assert "sub100_prompt_tokens_total{" not in books.text()
@@ -212,7 +212,7 @@ def test_body_without_streaming_is_labelled_apart(books: Books) -> None:
     books.close(ex)
     ttft = "gen_ai_server_time_to_first_token_seconds_count"
 
-    assert books.value(ttft, **MODEL, sub100_tier="cold", sub100_stream="false") == 1
+    assert books.value(ttft, **MODEL, sub100_tier="cold", gen_ai_request_stream="false") == 1
     assert books.value("gen_ai_server_time_per_output_token_seconds_count", **MODEL) is None
 
 
