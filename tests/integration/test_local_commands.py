@@ -121,6 +121,9 @@ def test_stack_comes_up_answers_scales_and_leaves_nothing(machine: Machine) -> N
     assert status.returncode == 0, status.stdout
     pid = said(status.stdout, r"prefill-1 +\S+ +(\d+)")
     assert re.search(r"prefill-2 +\S+ +\d+ .* ready", status.stdout)
+    ops = said(status.stdout, r"prefill-2 +\S+ +\d+ +\S+ +(\d+)")
+    with urllib.request.urlopen(f"http://127.0.0.1:{ops}/metrics", timeout=10) as metrics:
+        assert b"sub100_engine_steps_total" in metrics.read()
     second = said(status.stdout, r"ingress-2: (\S+)")
     assert second != url
     assert ask(second, key) in ("cold", "cache_exact")

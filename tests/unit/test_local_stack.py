@@ -13,7 +13,7 @@ from sub100_ingress.keys import KeyRing
 from sub100_local import credentials, stack
 from sub100_local.banner import banner
 from sub100_local.directories import Directories, of_checkout
-from sub100_local.options import EngineName
+from sub100_local.options import SERVICES, EngineName
 from sub100_local.stack import Stack
 from sub100_shared.config import load, load_common
 from sub100_traces.config import TracesConfig
@@ -34,6 +34,7 @@ def a_stack(secrets: Path, engine: EngineName = "vllm") -> Stack:
         redis_port=4002,
         traces_port=4003,
         ingress_ports={"ingress-1": 8080, "ingress-2": 4004},
+        ops_ports=dict.fromkeys(("ingress-2", "decode-3", *(f"{service}-1" for service in SERVICES)), 4005),
     )
 
 
@@ -45,6 +46,7 @@ def test_service_accepts_its_environment(tmp_path: Path, service: str) -> None:
     assert common.nats_user == service
     assert common.nats_url == "nats://127.0.0.1:4001"
     assert len(common.secret()) >= 16
+    assert (common.ops_host, common.ops_port) == ("127.0.0.1", 4005)
     assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://127.0.0.1:4003"
 
 

@@ -99,7 +99,7 @@ async def scale(directories: Directories, wanted: dict[str, int], say: Say) -> i
             free = (index for index in range(1, len(present) + count + 1) if index not in present)
             for _ in range(count - len(present)):
                 name = replica_name(service, index := next(free))
-                stack = preparation.with_port(stack, service, name)
+                stack = preparation.with_ports(stack, service, name)
                 stack.service_program(service, index).write(directories.programs, directories.logs)
                 added.append(name)
             removed += [replica_name(service, index) for index in present[count:]]

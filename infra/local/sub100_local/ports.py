@@ -1,5 +1,6 @@
 """Ports on loopback."""
 
+import contextlib
 import socket
 
 from sub100_bootstrap.failure import Failure
@@ -32,6 +33,15 @@ def any_free() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+def several_free(count: int) -> list[int]:
+    """So many different ports that were free a moment ago."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def prefer(port: int) -> int:

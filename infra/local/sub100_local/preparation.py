@@ -11,7 +11,7 @@ from sub100_bootstrap.failure import Failure
 
 from . import credentials, lifetime, models, ports
 from .directories import Directories
-from .options import Options
+from .options import SERVICES, Options
 from .runner import Runner
 from .stack import Stack, replica_name
 
@@ -34,6 +34,11 @@ def prepare(directories: Directories, options: Options, say: Say) -> Stack:
     model, name = models.resolve(options.model, directories.cache / "models", say)
     directories.create()
     credentials.write_run_secrets(directories.secrets)
+    names = [
+        replica_name(service, index + 1)
+        for service in SERVICES
+        for index in range(options.replicas.get(service, 1))
+    ]
     first, *others = [replica_name("ingress", index + 1) for index in range(options.replicas["ingress"])]
     return Stack(
         engine=options.engine,
@@ -48,19 +53,28 @@ def prepare(directories: Directories, options: Options, say: Say) -> Stack:
         redis_port=ports.any_free(),
         traces_port=ports.prefer(options.traces_port),
         ingress_ports={first: options.port} | {other: ports.any_free() for other in others},
+        ops_ports=dict(zip(names, ports.several_free(len(names)), strict=True)),
     )
 
 
-def with_port(stack: Stack, service: str, name: str) -> Stack:
-    """Each ingress replica listens on a port of its own."""
-    if service != "ingress":
-        return stack
-    return msgspec.structs.replace(stack, ingress_ports=stack.ingress_ports | {name: ports.any_free()})
+def with_ports(stack: Stack, service: str, name: str) -> Stack:
+    """Each replica has an ops port of its own, and each ingress replica one for clients."""
+    own, ops = ports.several_free(2)
+    ingress_ports = stack.ingress_ports | ({name: own} if service == "ingress" else {})
+    return msgspec.structs.replace(
+        stack, ingress_ports=ingress_ports, ops_ports=stack.ops_ports | {name: ops}
+    )
 
 
 def without_ports(stack: Stack, names: Iterable[str]) -> Stack:
-    kept = {name: port for name, port in stack.ingress_ports.items() if name not in set(names)}
-    return msgspec.structs.replace(stack, ingress_ports=kept)
+    gone = set(names)
+
+    def kept(by_name: dict[str, int]) -> dict[str, int]:
+        return {name: port for name, port in by_name.items() if name not in gone}
+
+    return msgspec.structs.replace(
+        stack, ingress_ports=kept(stack.ingress_ports), ops_ports=kept(stack.ops_ports)
+    )
 
 
 def _interpreter(variable: str) -> str:

@@ -18,14 +18,16 @@ async def status(directories: Directories) -> int:
     processes = Runner(directories.socket).processes()
     words = await _listen(directories, saved.stack.nats_url())
     print(f"{saved.stack.model_name} on engine {saved.stack.engine}")
-    print(f"{'program':<14} {'process':<10} {'pid':>8} {'up':>8}  state")
+    print(f"{'program':<14} {'process':<10} {'pid':>8} {'up':>8} {'ops':>6}  state")
     is_healthy = True
     for info in processes:
         said = words.get(info.name, "silent" if "-" in info.name else "")
         is_healthy &= said.partition(" ")[0] in ("ready", "") and info.state in ("RUNNING", "STARTING")
-        print(f"{info.name:<14} {info.state:<10} {info.pid or '-':>8} {_uptime(info):>8}  {said}")
+        ops = saved.stack.ops_ports.get(info.name, "-")
+        print(f"{info.name:<14} {info.state:<10} {info.pid or '-':>8} {_uptime(info):>8} {ops:>6}  {said}")
     for name, port in saved.stack.ingress_ports.items():
         print(f"{name}: http://{ports.HOST}:{port}/v1")
+    print(f"ops: http://{ports.HOST}:<ops port>/metrics, /livez, /readyz; POST /drain")
     print(f"traces: http://{ports.HOST}:{saved.stack.traces_port}/")
     return 0 if is_healthy else 1
 

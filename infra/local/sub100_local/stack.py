@@ -30,7 +30,8 @@ _WAVES: Final = {
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
     """What a running stack was started with; written down so that another process can scale it.
 
-    ``ingress_ports`` by replica name. ``model`` is a local directory, ``model_name`` what clients call it.
+    ``ingress_ports`` and ``ops_ports`` (health, metrics, drain) by replica name. ``model`` is a local
+    directory, ``model_name`` what clients call it.
     """
 
     engine: EngineName
@@ -45,12 +46,13 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     redis_port: int
     traces_port: int
     ingress_ports: dict[str, int]
+    ops_ports: dict[str, int]
 
     def server_programs(self) -> list[Program]:
         return [self._nats(), self._redis()]
 
     def service_program(self, service: str, index: int) -> Program:
-        """Replica ``index`` (from 1) of a service; an ingress replica must have its port already."""
+        """Replica ``index`` (from 1) of a service; it must have its ports already."""
         name = replica_name(service, index)
         is_worker = service in ("prefill", "decode")
         uses_vllm = is_worker and self.engine == "vllm"
@@ -80,6 +82,10 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
             "SUB100_SECRET_FILE": str(secrets / "deployment"),
             "SUB100_DRAIN_TIMEOUT_S": str(DRAIN_TIMEOUT_S),
             "SUB100_DIE_WITH_PARENT": "1",
+            "SUB100_OPS_HOST": ports.HOST,
+            "SUB100_OPS_PORT": str(self.ops_ports[name]),
+            # The traces service takes spans only.
+            "OTEL_METRICS_EXPORTER": "none",
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{ports.HOST}:{self.traces_port}",
         }
 
