@@ -17,7 +17,7 @@ class WorkerRef(Message, frozen=True):
 class PlaceRequest(Message, frozen=True, tag="place_request"):
     """Ask for workers. ``block_hashes`` are the prompt's chain hashes (``blocks.chain``);
     ``num_output_tokens`` > 0 says that the stream is being re-placed; ``avoid`` names workers that
-    failed this request already."""
+    failed this request already, ``avoid_epochs`` their lives, one for one: a restarted worker may have it."""
 
     request_id: str
     tenant: str
@@ -28,6 +28,15 @@ class PlaceRequest(Message, frozen=True, tag="place_request"):
     budget: Budget
     num_output_tokens: int = 0
     avoid: tuple[str, ...] = ()
+    avoid_epochs: tuple[int, ...] = ()
+
+    def avoids(self, worker_id: str, epoch: int) -> bool:
+        """Whether this life of the worker failed the request; without epochs (old senders), any life."""
+        if worker_id not in self.avoid:
+            return False
+        if len(self.avoid_epochs) != len(self.avoid):
+            return True
+        return (worker_id, epoch) in zip(self.avoid, self.avoid_epochs, strict=True)
 
 
 class Placement(Message, frozen=True, tag="placement"):

@@ -1,6 +1,7 @@
 """NATS and Redis away: at start, in the middle, under load. Services wait, say so, refuse what they cannot
 serve, and come back by themselves."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -157,6 +158,30 @@ def test_short_loss_of_nats_costs_no_stream(own: Stack) -> None:
         assert last == DONE, last
         found += [e["choices"][0]["delta"].get("content", "") for e in events if isinstance(e, dict)]
     assert ["".join(found) for found in pieces] == [whole] * 4
+    wait(lambda: is_ready(own) and is_served(own), "served again")
+
+
+def test_loss_of_nats_for_longer_than_workers_are_missed_costs_no_stream(own: Stack) -> None:
+    """Streams that have begun wait for the bus, are placed anew and go on where they were."""
+    whole = post(own.url, STREAM, own.keys["plain"]).text
+    streams = [LiveStream(own.url, STREAM, own.keys["plain"]) for _ in range(4)]
+    pieces = [[stream.next_text()] for stream in streams]
+    own.nats.kill()
+    gone = [replica for replica in own.replicas.values() if replica.service == "decode"]
+    for replica in gone:
+        replica.signal(signal.SIGKILL)  # and with it what it computed meanwhile: only a new place helps
+        replica.wait()
+    wait(lambda: not is_ready(own), "not ready")
+    own.nats.start()
+    for replica in gone:
+        replica.start()
+    for stream, found in zip(streams, pieces, strict=True):
+        *events, last = stream.rest()
+        stream.close()
+        assert last == DONE, last
+        found += [e["choices"][0]["delta"].get("content", "") for e in events if isinstance(e, dict)]
+    assert ["".join(found) for found in pieces] == [whole] * 4
+    own.wait_ready(*(replica.instance for replica in gone), timeout_s=20)
     wait(lambda: is_ready(own) and is_served(own), "served again")
 
 

@@ -72,7 +72,7 @@ async def test_attempt_delivers_what_arrived_before_it_reports_the_loss() -> Non
     assert isinstance(await a.next(), Tokens)
     with pytest.raises(AttemptLost) as lost:
         await a.next()
-    assert (lost.value.code, lost.value.worker_id, lost.value.elsewhere) == ("worker_lost", "w1", True)
+    assert (lost.value.code, lost.value.worker.worker_id, lost.value.elsewhere) == ("worker_lost", "w1", True)
 
 
 async def test_attempt_that_is_over_cannot_be_lost_any_more() -> None:

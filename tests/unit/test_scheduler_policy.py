@@ -145,6 +145,12 @@ def test_avoided_workers_are_left_out() -> None:
     assert (answer.code, answer.reason) == ("no_capacity", "no other worker is left for this request")
 
 
+def test_restarted_worker_is_not_the_one_to_avoid() -> None:
+    workers = [decode("d", epoch=7)]
+    assert rejected(workers, request(64, avoid=("d",), avoid_epochs=(7,))).code == "no_capacity"
+    assert where(placed(workers, request(64, avoid=("d",), avoid_epochs=(6,)))) == (None, "d")
+
+
 def test_decode_alone_when_no_prefill_worker_is_left() -> None:
     workers = [prefill("p"), decode("d")]
     assert where(placed(workers, request(64, avoid=("p",)))) == (None, "d")

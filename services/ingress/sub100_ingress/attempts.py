@@ -32,9 +32,9 @@ def nonce() -> str:
 class AttemptLost(Exception):
     """The worker will not go on with the attempt. ``elsewhere``: another worker may."""
 
-    def __init__(self, worker_id: str, code: str, *, elsewhere: bool) -> None:
-        super().__init__(f"{worker_id}: {code}")
-        self.worker_id = worker_id
+    def __init__(self, worker: WorkerRef, code: str, *, elsewhere: bool) -> None:
+        super().__init__(f"{worker.worker_id}: {code}")
+        self.worker = worker
         self.code = code
         self.elsewhere = elsewhere
 
@@ -130,7 +130,7 @@ class Attempt:
     def lose(self, code: str, *, elsewhere: bool = True) -> None:
         """Nothing more will come: the reader gets AttemptLost after what has arrived."""
         if self._lost is None and not self.is_over:
-            self._lost = AttemptLost(self.worker.worker_id, code, elsewhere=elsewhere)
+            self._lost = AttemptLost(self.worker, code, elsewhere=elsewhere)
             self._wake()
 
     def lose_unclaimed(self) -> None:

@@ -5,9 +5,9 @@ import msgspec
 
 class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``model`` is a directory with tokenizer.json; ``served_name`` is what clients call it (default:
-    the directory's name). ``allotments`` gives hops other shares of the budget ("prefill=0.5,cache=0.1");
-    ``trust_edge``: an edge alone can reach this port, and says what the network took. Times
-    in seconds unless the name says ms."""
+    the directory's name). ``allotments`` gives hops other shares of the budget ("prefill=0.5,cache=0.1").
+    ``patience_ms``: how long a stream that has begun waits for a place. ``trust_edge``: an edge alone can
+    reach this port, and says what the network took. Times in seconds unless the name says ms."""
 
     model: str
     keys_file: str
@@ -28,6 +28,7 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     claim_timeout_ms: float = 1000.0
     place_timeout_ms: float = 500.0
     max_attempts: int = 3
+    patience_ms: float = 5000.0
     cache: bool = True
     cache_ttl_s: int = 3600
     budget_ms: float = 100.0

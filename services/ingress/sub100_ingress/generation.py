@@ -14,12 +14,15 @@ from sub100_proto.placement import Placement, Settled, WorkerRef
 from sub100_proto.stream import FirstToken, Timing, Tokens
 from sub100_proto.subjects import Role
 from sub100_shared import semconv
-from sub100_shared.errors import ClientError, Evicted
+from sub100_shared.bus import BusUnavailable
+from sub100_shared.clock import Clock
+from sub100_shared.errors import ClientError, Evicted, Refused
 from sub100_shared.telemetry import Span, SpanKind, Telemetry, fail
 
 from .attempts import Attempt, AttemptLost
 from .dispatch import Dispatcher
 from .exchange import Exchange, Prompt
+from .patience import Patience
 from .placing import SchedulerClient
 from .text import TextAssembler
 from .tokenizer import ModelTokenizer
@@ -48,12 +51,16 @@ class Generator:
         telemetry: Telemetry,
         *,
         max_attempts: int,
+        clock: Clock,
+        patience_ms: float,
     ) -> None:
         self._scheduler = scheduler
         self._dispatcher = dispatcher
         self._tokenizer = tokenizer
         self._telemetry = telemetry
         self._max_attempts = max_attempts
+        self._clock = clock
+        self._patience_ms = patience_ms
 
     async def run(self, ex: Exchange, prompt: Prompt, out: Delivery) -> None:
         """Deliver the whole answer and set ``ex.finish_reason``; raises Refused, Evicted, ClientError.
@@ -62,11 +69,18 @@ class Generator:
         """
         text = TextAssembler(self._tokenizer, ex.request.stops)
         handover: _Handover | None = None
-        avoid: tuple[str, ...] = ()
+        avoid: tuple[WorkerRef, ...] = ()
+        patience = Patience(self._clock, self._patience_ms)
         try:
             while not ex.finish_reason:
+                try:
+                    placement = await self._scheduler.place(ex, prompt, avoid)
+                except Refused as refused:
+                    if not ex.output_ids:
+                        raise
+                    await patience.wait(refused)
+                    continue
                 ex.num_attempts += 1
-                placement = await self._scheduler.place(ex, prompt, avoid)
                 is_done = False
                 try:
                     if placement.prefill is not None and not ex.output_ids:
@@ -82,7 +96,13 @@ class Generator:
                     if not ex.finish_reason:
                         await self._decode(ex, prompt, placement, handover, text, out)
                     is_done = True
+                except BusUnavailable as refused:  # no job of this attempt has left
+                    if not ex.output_ids:
+                        raise
+                    await patience.wait(refused)
+                    ex.num_attempts -= 1
                 except AttemptLost as lost:
+                    patience.placed()
                     ex.losses.append(lost.code)
                     self._log_loss(ex, lost)
                     if lost.code == "slow_client":
@@ -92,7 +112,7 @@ class Generator:
                             await self._dispatcher.release(handover.worker, handover.kv)
                         handover = None
                     elif lost.code != "attempt_unknown":  # the job was lost on the way, not the worker
-                        avoid = (*avoid, lost.worker_id)
+                        avoid = (*avoid, lost.worker)
                     if not lost.elsewhere or ex.num_attempts >= self._max_attempts:
                         raise Evicted(lost.code, f"the worker was lost ({lost.code})") from lost
                 finally:
@@ -230,7 +250,8 @@ class Generator:
     @staticmethod
     def _log_loss(ex: Exchange, lost: AttemptLost) -> None:
         _log.info(
-            "attempt lost", extra={"request_id": ex.request_id, "worker": lost.worker_id, "code": lost.code}
+            "attempt lost",
+            extra={"request_id": ex.request_id, "worker": lost.worker.worker_id, "code": lost.code},
         )
 
     def _span(self, name: str, ex: Exchange, worker: WorkerRef) -> Span:

@@ -3,7 +3,7 @@
 import msgspec
 
 from sub100_proto import codec, subjects
-from sub100_proto.placement import Placement, PlaceRequest
+from sub100_proto.placement import Placement, PlaceRequest, WorkerRef
 from sub100_shared import semconv
 from sub100_shared.bus import Bus, NoResponders, ReplyTimeout
 from sub100_shared.errors import Refused
@@ -21,7 +21,7 @@ class SchedulerClient:
         self._subject = subjects.scheduler_place(region)
         self._timeout_s = timeout_ms / 1e3
 
-    async def place(self, ex: Exchange, prompt: Prompt, avoid: tuple[str, ...]) -> Placement:
+    async def place(self, ex: Exchange, prompt: Prompt, avoid: tuple[WorkerRef, ...]) -> Placement:
         """Workers for the request; raises Refused when there are none or nobody can tell."""
         hop = ex.ledger.open(semconv.HOP_SCHEDULE)
         span = self._telemetry.start(semconv.SCHEDULE, ex.span, kind=SpanKind.CLIENT)
@@ -36,7 +36,8 @@ class SchedulerClient:
                 max_tokens=prompt.max_tokens,
                 budget=ex.ledger.budget_for(hop),
                 num_output_tokens=len(ex.output_ids),
-                avoid=avoid,
+                avoid=tuple(worker.worker_id for worker in avoid),
+                avoid_epochs=tuple(worker.epoch for worker in avoid),
             )
             msg = await self._bus.request(
                 self._subject, codec.encode(query), timeout_s=self._timeout_s, headers=inject(span)

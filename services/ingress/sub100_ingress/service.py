@@ -168,7 +168,15 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
             secret=runtime.common.secret(),
             long_prompt_bytes=config.long_prompt_bytes,
         ),
-        Generator(scheduler, dispatcher, tokenizer, runtime.telemetry, max_attempts=config.max_attempts),
+        Generator(
+            scheduler,
+            dispatcher,
+            tokenizer,
+            runtime.telemetry,
+            max_attempts=config.max_attempts,
+            clock=monotonic_ms,
+            patience_ms=config.patience_ms,
+        ),
         metrics,
         max_inflight=config.max_inflight,
     )

@@ -133,7 +133,7 @@ def _may_serve(worker: WorkerView, request: PlaceRequest, now_ms: float) -> bool
     return (
         beat.state == "ready"
         and beat.model == request.model
-        and beat.worker_id not in request.avoid
+        and not request.avoids(beat.worker_id, beat.epoch)
         and not worker.has_lapsed(now_ms)
     )
 
@@ -251,7 +251,7 @@ def _reject(
         return _rejected(
             "context_length_exceeded", f"the context of {longest} tokens is too short", MIN_RETRY_S
         )
-    if any(worker.worker_id in request.avoid for worker in workers):
+    if any(request.avoids(worker.worker_id, worker.heartbeat.epoch) for worker in workers):
         return _rejected("no_capacity", "no other worker is left for this request", RETRY_FAILED_S)
     if any(worker.heartbeat.state == "starting" for worker in workers):
         return _rejected("no_capacity", "workers are starting", RETRY_STARTING_S)
