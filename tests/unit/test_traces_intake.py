@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sub100_traces.intake import MAX_BATCH_SPANS, Intake
 from sub100_traces.spans import Span
+from sub100_traces.store import House
 
 WAIT_S = 10.0
 
@@ -22,6 +23,8 @@ class GatedSink:
         self.gate = threading.Semaphore(0)
         self.batches: list[list[Span]] = []
         self.failures: list[Exception] = []
+        self.num_houses = 0
+        self.failing_house = 0
 
     def write(self, batch: Sequence[Span]) -> int:
         self.entered.release()
@@ -30,6 +33,12 @@ class GatedSink:
             raise self.failures.pop()
         self.batches.append(list(batch))
         return len(batch)
+
+    def keep_house(self) -> House:
+        self.num_houses += 1
+        if self.num_houses == self.failing_house:
+            raise sqlite3.OperationalError("disk I/O error")
+        return House(is_changed=self.num_houses == 1, is_more=self.num_houses < 3)
 
 
 def test_offer_drops_and_counts_the_excess_when_the_disk_is_slow() -> None:
@@ -89,3 +98,29 @@ def test_intake_counts_a_refused_batch_and_goes_on() -> None:
 
 def test_close_returns_at_once_when_never_started() -> None:
     assert Intake(GatedSink(), max_spans=1).close(WAIT_S)
+
+
+def test_intake_keeps_house_while_more_is_left_and_tells_of_changes() -> None:
+    sink = GatedSink()
+    changed = threading.Semaphore(0)
+    intake = Intake(sink, max_spans=10, on_change=changed.release)
+    intake.start()
+    assert changed.acquire(timeout=WAIT_S)  # the house
+    sink.gate.release()
+    intake.offer(spans(1))
+    assert changed.acquire(timeout=WAIT_S)  # the span
+    assert intake.close(WAIT_S)
+    assert sink.num_houses >= 3
+    assert not changed.acquire(blocking=False)
+
+
+def test_intake_goes_on_when_housekeeping_fails() -> None:
+    sink = GatedSink()
+    sink.failing_house = 1
+    sink.gate.release()
+    intake = Intake(sink, max_spans=10)
+    intake.start()
+    intake.offer(spans(1))
+    assert sink.entered.acquire(timeout=WAIT_S)
+    assert intake.close(WAIT_S)
+    assert intake.stats.stored == 1

@@ -20,7 +20,7 @@ from .headers import SafeHeaders
 from .intake import Intake, IntakeStats
 from .pages import Pages
 from .spans import Span
-from .store import Store
+from .store import Filter, Store
 from .summary import RequestSummary
 
 BODY_TIMEOUT_S: Final = 10.0
@@ -111,13 +111,13 @@ class TracesApp:
     async def list_page(self, request: Request) -> Response:
         limit = _limit(request)
         requests, num_traces = await run_in_threadpool(
-            lambda: (self._store.requests(limit), self._store.num_traces())
+            lambda: (self._store.page(Filter(), limit).requests, self._store.num_traces())
         )
         return HTMLResponse(self._pages.listing(requests, self._intake.stats, num_traces))
 
     async def list_json(self, request: Request) -> Response:
-        requests = await run_in_threadpool(self._store.requests, _limit(request))
-        return _json(Listing(requests, self._intake.stats))
+        page = await run_in_threadpool(self._store.page, Filter(), _limit(request))
+        return _json(Listing(page.requests, self._intake.stats))
 
     async def trace_page(self, request: Request) -> Response:
         """All spans of a trace, whatever requests it holds."""

@@ -5,14 +5,16 @@
 
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
 
 from .spans import Span
+from .store import House
 
 _log = logging.getLogger(__name__)
 
@@ -20,10 +22,15 @@ MAX_BATCH_SPANS: Final = 4096
 """Bounds one transaction, and with it how long a reader may find the list a little old."""
 
 
+HOUSE_INTERVAL_S: Final = 1.0
+
+
 class Sink(Protocol):
-    """Where batches go: see Store.write."""
+    """Where batches go: see Store."""
 
     def write(self, spans: Sequence[Span]) -> int: ...
+
+    def keep_house(self) -> House: ...
 
 
 class IntakeStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,8 +45,10 @@ class IntakeStats(msgspec.Struct, frozen=True, kw_only=True):
 class Intake:
     """Started by ``start``, ended by ``close``; ``offer`` may be called from any thread."""
 
-    def __init__(self, sink: Sink, max_spans: int) -> None:
+    def __init__(self, sink: Sink, max_spans: int, on_change: Callable[[], None] = lambda: None) -> None:
+        """``on_change`` is called from the writing thread when readers would see something new."""
         self._sink = sink
+        self._on_change = on_change
         self._max_spans = max_spans
         self._queue: deque[Span] = deque()
         self._changed = threading.Condition()
@@ -86,13 +95,20 @@ class Intake:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while batch := self._take():
-            self._write(batch)
+        house_due_s = 0.0
+        while (batch := self._take(house_due_s)) is not None:
+            if batch:
+                self._write(batch)
+            if time.monotonic() >= house_due_s:
+                house_due_s = time.monotonic() + (0.0 if self._keep_house() else HOUSE_INTERVAL_S)
 
-    def _take(self) -> list[Span]:
-        """Wait for spans; an empty list means closed and drained."""
+    def _take(self, house_due_s: float) -> list[Span] | None:
+        """Wait for spans until the house is due; None means closed and drained."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closed)
+            timeout_s = max(0.0, house_due_s - time.monotonic())
+            self._changed.wait_for(lambda: self._queue or self._closed, timeout_s)
+            if self._closed and not self._queue:
+                return None
             return [self._queue.popleft() for _ in range(min(len(self._queue), MAX_BATCH_SPANS))]
 
     def _write(self, batch: list[Span]) -> None:
@@ -105,3 +121,16 @@ class Intake:
         with self._changed:
             self._stored += num_stored
             self._dropped += len(batch) - num_stored
+        if num_stored:
+            self._on_change()
+
+    def _keep_house(self) -> bool:
+        """True if more is left to do at once; what fails is tried again at its next time."""
+        try:
+            house = self._sink.keep_house()
+        except Exception:
+            _log.exception("housekeeping failed")
+            return False
+        if house.is_changed:
+            self._on_change()
+        return house.is_more

@@ -38,7 +38,7 @@ class TracesService:
         config = self._config
         listener = _listen(config.host, config.port)
         try:
-            self._store = await asyncio.to_thread(Store, config.path, config.max_traces)
+            self._store = await asyncio.to_thread(Store, config.path, config.limits)
         except BaseException:
             listener.close()
             raise
