@@ -13,11 +13,11 @@ DURATIONS = st.lists(st.floats(0.02, 1e6), min_size=1, max_size=200)
 
 
 @given(DURATIONS, st.sampled_from([0.5, 0.9, 0.99]))
-def test_percentiles_are_within_two_per_cent_of_the_values(durations: list[float], share: float) -> None:
+def test_percentiles_are_within_three_per_cent_of_the_values(durations: list[float], share: float) -> None:
     counts = Counter(map(histogram.bucket, durations))
     exact = sorted(durations)[max(0, math.ceil(share * len(durations) - 1e-9) - 1)]
     [found] = histogram.percentiles(counts, [share])
-    assert found == pytest.approx(exact, rel=0.0201)
+    assert found == pytest.approx(exact, rel=0.0301)
 
 
 def test_percentiles_of_nothing_are_unknown() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit import traces_ledger as ledger
@@ -103,15 +104,15 @@ def test_fleet_has_each_hop_against_its_allotment(store: Store, clock: Clock) ->
     hops = {stats.hop: stats for stats in found.hops}
     assert found.outcomes == {"prefill": 10, "ok": 1}
     assert set(hops) == {"network", "ingress", "schedule", "prefill"}
-    assert hops["prefill"].p50_ms == pytest.approx(72, rel=0.02)
+    assert hops["prefill"].p50_ms == pytest.approx(72, rel=0.03)
     assert hops["prefill"].allotted_ms == 60
     assert (hops["prefill"].over_share, hops["schedule"].over_share) == (1, 0)
     assert hops["schedule"].bus_ms == 0.5
     assert found.ttft is not None
-    assert found.ttft.p50_ms == pytest.approx(111, rel=0.02)
+    assert found.ttft.p50_ms == pytest.approx(111, rel=0.03)
     moment = next(moment for moment in found.moments if moment.outcomes)
     assert moment.at_s == NOW_S // 60 * 60
-    assert moment.p99_ms == pytest.approx(111, rel=0.02)
+    assert moment.p99_ms == pytest.approx(111, rel=0.03)
 
 
 def test_fleet_keeps_to_the_range_and_the_labels(store: Store, clock: Clock) -> None:
@@ -146,13 +147,14 @@ def test_fleet_believes_no_senders_clock(store: Store, clock: Clock) -> None:
 
 
 def test_settling_ignores_absurd_durations(store: Store, clock: Clock) -> None:
+    absurd: dict[str, Any] = {semconv.TTFT_MS: -5, semconv.NETWORK_MS: float("inf")}
     store.write(
         [
             ledger.hop(1, "prefill", 1, -3000, 60),
             ledger.span(
                 1, 5, 2, 3, **{semconv.HOP: "decode", semconv.SPENT_MS: 1e300, semconv.CRITICAL: True}
             ),
-            ledger.root(1, **{semconv.TTFT_MS: -5.0, semconv.NETWORK_MS: float("inf")}),
+            ledger.root(1, **absurd),
         ]
     )
     settle(store, clock)

@@ -1,17 +1,17 @@
 """Durations counted in logarithmic buckets, so that percentiles of any mix of minutes are one sum away.
 
 Bucket ``i`` holds ``(GAMMA ** (i - 1), GAMMA ** i]`` times MIN_MS and answers with the middle that bounds the
-relative error: at most ``(GAMMA - 1) / (GAMMA + 1)`` = 2 % (DDSketch, Masson et al., VLDB 2019).
+relative error: at most ``(GAMMA - 1) / (GAMMA + 1)`` = 3 % (DDSketch, Masson et al., VLDB 2019).
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-GAMMA: Final = 1.04
+GAMMA: Final = 1.06
 MIN_MS: Final = 0.01
-MAX_BUCKET: Final = 600
-"""0.01 ms * 1.04 ** 600 is more than a day."""
+MAX_BUCKET: Final = 400
+"""0.01 ms * 1.06 ** 400 is more than a day."""
 
 _LOG_GAMMA: Final = math.log(GAMMA)
 

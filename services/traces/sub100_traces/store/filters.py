@@ -4,7 +4,7 @@ Values are only ever bound, never spliced; texts are cut, so that a query's cost
 length.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlencode
 
@@ -76,16 +76,25 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             case status:
                 term("requests.status = ?", int(status))
         if self.q:
-            low = self.q.lower()
-            found = "instr(requests.request_id, ?) > 0"
-            if set(low) <= set("0123456789abcdef"):
-                begins = "SELECT seq FROM traces WHERE trace_id >= ? AND trace_id < ?"
-                term(f"({found} OR requests.trace_seq IN ({begins}))", self.q, low, low + "g")
-            else:
-                term(found, self.q)
+            self._search(term)
         if self.before:
             term("requests.seq < ?", self.before)
         return " AND ".join(terms), values
+
+    def _search(self, term: Callable[..., None]) -> None:
+        """A union of two index scans: with OR, SQLite would look at every trace for every request."""
+        low = self.q.lower()
+        if not set(low) <= set("0123456789abcdef"):
+            term("instr(requests.request_id, ?) > 0", self.q)
+            return
+        term(
+            "requests.seq IN (SELECT seq FROM requests WHERE instr(request_id, ?) > 0 "
+            "UNION ALL SELECT requests.seq FROM traces JOIN requests ON requests.trace_seq = traces.seq "
+            "WHERE traces.trace_id >= ? AND traces.trace_id < ?)",
+            self.q,
+            low,
+            low + "g",
+        )
 
 
 def parse(query: Mapping[str, str]) -> Filter:

@@ -10,7 +10,7 @@ import msgspec
 
 from .. import histogram
 from .filters import MAX_TEXT_CHARS, InvalidFilter
-from .schema import STEPS_S
+from .schema import ALL, PLACES, STEPS_S, WORKERS
 from .settling import TTFT
 
 RANGES: Final[Mapping[str, tuple[int, int]]] = {
@@ -128,9 +128,10 @@ def read(database: sqlite3.Connection, wanted: FleetFilter, now_s: float) -> Fle
 
 
 def _where(wanted: FleetFilter, rollup_s: int, start_s: int) -> tuple[str, list[object]]:
-    terms, bound = ["step_s = ?", "at_s >= ?"], [rollup_s, start_s]
-    values: list[object] = [*bound]
-    for name in ("region", "tier", "worker"):
+    level = WORKERS if wanted.worker else PLACES if wanted.region or wanted.tier else ALL
+    terms = ["step_s = ?", "level = ?", "worker = ?", "at_s >= ?"]
+    values: list[object] = [rollup_s, level, wanted.worker, start_s]
+    for name in ("region", "tier"):
         if value := getattr(wanted, name):
             terms.append(f"{name} = ?")
             values.append(value)

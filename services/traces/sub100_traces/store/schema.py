@@ -40,23 +40,27 @@ CREATE TABLE facets (
     kind TEXT, value TEXT, seen_s INTEGER, PRIMARY KEY (kind, value)
 ) WITHOUT ROWID;
 CREATE TABLE hop_buckets (
-    step_s INTEGER, at_s INTEGER, hop TEXT, region TEXT, tier TEXT, worker TEXT, bucket INTEGER, n INTEGER,
-    PRIMARY KEY (step_s, at_s, hop, region, tier, worker, bucket)
+    step_s INTEGER, level INTEGER, worker TEXT, at_s INTEGER, region TEXT, tier TEXT, hop TEXT,
+    bucket INTEGER, n INTEGER,
+    PRIMARY KEY (step_s, level, worker, at_s, region, tier, hop, bucket)
 ) WITHOUT ROWID;
 CREATE TABLE hop_totals (
-    step_s INTEGER, at_s INTEGER, hop TEXT, region TEXT, tier TEXT, worker TEXT,
+    step_s INTEGER, level INTEGER, worker TEXT, at_s INTEGER, region TEXT, tier TEXT, hop TEXT,
     n INTEGER, num_over INTEGER, allotted_ms REAL, spent_ms REAL, bus_ms REAL,
-    PRIMARY KEY (step_s, at_s, hop, region, tier, worker)
+    PRIMARY KEY (step_s, level, worker, at_s, region, tier, hop)
 ) WITHOUT ROWID;
 CREATE TABLE outcomes (
-    step_s INTEGER, at_s INTEGER, outcome TEXT, region TEXT, tier TEXT, worker TEXT, n INTEGER,
-    PRIMARY KEY (step_s, at_s, outcome, region, tier, worker)
+    step_s INTEGER, level INTEGER, worker TEXT, at_s INTEGER, region TEXT, tier TEXT, outcome TEXT, n INTEGER,
+    PRIMARY KEY (step_s, level, worker, at_s, region, tier, outcome)
 ) WITHOUT ROWID;
 """
 
 ROLLUPS: Final = ("hop_buckets", "hop_totals", "outcomes")
 STEPS_S: Final = (60, 1800)
 """Rollups are kept by the minute for short ranges and by the half hour for long ones."""
+ALL, PLACES, WORKERS = 0, 1, 2
+"""Levels: one row for everything; one a region and tier; one a region, tier and worker. Each question reads the
+coarsest that can answer it, so that the number of workers costs nothing where nobody asks for one."""
 
 ADD_TRACE: Final = """
 INSERT INTO traces (trace_id, num_received, arrived_s) VALUES (?, ?, ?)

@@ -14,7 +14,7 @@ import msgspec
 from .. import histogram, hops
 from ..spans import Span
 from ..summary import RequestSummary
-from .schema import STEPS_S, SUMMARIES
+from .schema import ALL, PLACES, STEPS_S, SUMMARIES, WORKERS
 
 SETTLE_S: Final = 1.5
 MAX_SETTLED: Final = 2000
@@ -37,17 +37,17 @@ SELECT span_id, name, start_ns, end_ns, attributes FROM spans
 """
 _SETTLED: Final = "UPDATE requests SET path = ?, worker = ? WHERE seq = ? RETURNING arrived_s"
 _ADD_BUCKET: Final = """
-INSERT INTO hop_buckets VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO hop_buckets VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET n = n + excluded.n
 """
 _ADD_TOTAL: Final = """
-INSERT INTO hop_totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO hop_totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET n = n + excluded.n, num_over = num_over + excluded.num_over,
     allotted_ms = allotted_ms + excluded.allotted_ms, spent_ms = spent_ms + excluded.spent_ms,
     bus_ms = bus_ms + excluded.bus_ms
 """
 _ADD_OUTCOME: Final = """
-INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET n = n + excluded.n
 """
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -62,28 +62,34 @@ class Rollup:
         self._outcomes: Counter[tuple[Any, ...]] = Counter()
 
     def add(self, request: RequestSummary, path: hops.Path, arrived_s: float) -> None:
-        labels = tuple(label[:MAX_LABEL_CHARS] for label in (request.region, request.tier, path.worker))
+        region, tier, worker = (
+            label[:MAX_LABEL_CHARS] for label in (request.region, request.tier, path.worker)
+        )
         allotted: dict[str, float] = {}
         bus: defaultdict[str, float] = defaultdict(float)
         for hop in path.hops:
             allotted[hop.name] = max(allotted.get(hop.name, 0.0), hop.allotted_ms or 0.0)
             bus[hop.name] += hop.bus_ms
+        buckets = [(name[:MAX_LABEL_CHARS], histogram.bucket(ms)) for name, ms in path.spent_ms.items()]
+        if request.spent_ms is not None:
+            buckets.append((TTFT, histogram.bucket(request.spent_ms)))
         for step_s in STEPS_S:
             at_s = int(arrived_s) // step_s * step_s
-            self._outcomes[(step_s, at_s, outcome(request)[:MAX_LABEL_CHARS], *labels)] += 1
-            spent_ms = request.spent_ms
-            if spent_ms is not None:
-                self._buckets[(step_s, at_s, TTFT, *labels, histogram.bucket(spent_ms))] += 1
-            for name, ms in path.spent_ms.items():
-                key = (step_s, at_s, name[:MAX_LABEL_CHARS], *labels)
-                self._buckets[(*key, histogram.bucket(ms))] += 1
-                total = self._totals.setdefault(key, [0.0] * 5)
-                share_ms = allotted.get(name, 0.0)
-                total[0] += 1
-                total[1] += bool(share_ms and ms > share_ms)
-                total[2] += share_ms
-                total[3] += ms
-                total[4] += bus[name]
+            levels = [(step_s, ALL, "", at_s, "", ""), (step_s, PLACES, "", at_s, region, tier)]
+            if worker:
+                levels.append((step_s, WORKERS, worker, at_s, region, tier))
+            for level in levels:
+                self._outcomes[(*level, outcome(request)[:MAX_LABEL_CHARS])] += 1
+                for name_and_bucket in buckets:
+                    self._buckets[(*level, *name_and_bucket)] += 1
+                for name, ms in path.spent_ms.items():
+                    total = self._totals.setdefault((*level, name[:MAX_LABEL_CHARS]), [0.0] * 5)
+                    share_ms = allotted.get(name, 0.0)
+                    total[0] += 1
+                    total[1] += bool(share_ms and ms > share_ms)
+                    total[2] += share_ms
+                    total[3] += ms
+                    total[4] += bus[name]
 
     def write(self, database: sqlite3.Connection) -> None:
         database.executemany(_ADD_BUCKET, [(*key, n) for key, n in self._buckets.items()])

@@ -21,7 +21,19 @@ from ..spans import Span, text
 from ..summary import RequestSummary, summarise
 from . import settling
 from .reader import Reader
-from .schema import ADD_REQUEST, ADD_SPAN, ADD_TRACE, ROLLUPS, STEPS_S, WrongVersion, connect, prepare
+from .schema import (
+    ADD_REQUEST,
+    ADD_SPAN,
+    ADD_TRACE,
+    ALL,
+    PLACES,
+    ROLLUPS,
+    STEPS_S,
+    WORKERS,
+    WrongVersion,
+    connect,
+    prepare,
+)
 
 MAX_SPANS_PER_TRACE: Final = 4096
 """Beyond it spans of that trace are dropped: one endless trace must not fill the disk."""
@@ -64,6 +76,7 @@ class Store(Reader):
     def __init__(self, path: str, limits: Limits, clock: Callable[[], float] = time.time) -> None:
         self._limits = limits
         self._clock = clock
+        self._forgets_at_s = 0.0
         with contextlib.ExitStack() as opened:
             if not path:
                 directory = opened.enter_context(tempfile.TemporaryDirectory(prefix="sub100-traces-"))
@@ -161,10 +174,9 @@ class Store(Reader):
         num: int = min(max(num_excess, num_old, num_large), len(oldest), MAX_DROPPED_TRACES)
         if num > 0:
             self._drop_oldest(database, num)
-        for table in ROLLUPS:
-            for step_s in STEPS_S:
-                database.execute(f"DELETE FROM {table} WHERE step_s = ? AND at_s < ?", (step_s, cutoff_s))
-        database.execute("DELETE FROM facets WHERE seen_s < ?", (cutoff_s,))
+        if now_s >= self._forgets_at_s:
+            self._forgets_at_s = now_s + min(STEPS_S)
+            _forget(database, cutoff_s)
         return num
 
     def _drop_oldest(self, database: sqlite3.Connection, num: int) -> None:
@@ -176,6 +188,19 @@ class Store(Reader):
         database.execute(f"DELETE FROM request_workers WHERE request_seq IN ({gone})", (last,))
         database.execute("DELETE FROM requests WHERE trace_seq <= ?", (last,))
         database.execute("DELETE FROM traces WHERE seq <= ?", (last,))
+
+
+def _forget(database: sqlite3.Connection, cutoff_s: float) -> None:
+    """Drop the rollups of steps that began before ``cutoff_s``, and values to filter by not seen since."""
+    workers = "SELECT '' UNION ALL SELECT value FROM facets WHERE kind = 'worker'"
+    for table in ROLLUPS:
+        for step_s in STEPS_S:
+            database.execute(
+                f"DELETE FROM {table} WHERE step_s = ? AND level IN ({ALL}, {PLACES}, {WORKERS}) "
+                f"AND worker IN ({workers}) AND at_s < ?",
+                (step_s, cutoff_s),
+            )
+    database.execute("DELETE FROM facets WHERE seen_s < ?", (cutoff_s,))
 
 
 def _num_bytes(database: sqlite3.Connection) -> int:
