@@ -18,7 +18,7 @@ REPLICAS = $(call replicas,INGRESS,ingress) $(call replicas,CACHE,cache) $(call 
 START_OPTIONS = --engine '$(ENGINE)' --model '$(MODEL)' --port '$(PORT)' --traces-port '$(TRACES_PORT)' $(REPLICAS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down status logs scale test check bench bench-long slo verify container-test lock clean
+.PHONY: help setup run up down status logs scale test check bench bench-long bench-traces slo verify container-test lock clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ bench: ## Measure the control plane's own cost
 
 bench-long: ## Measure what a 100k-token prompt costs its neighbours at ingress
 	@$(WITH_CONTROL) python -m bench.long_prompt
+
+bench-traces: ## Measure what storing a request's spans costs, and how fast a million of them are searched
+	@$(WITH_CONTROL) python -m bench.traces_store
 
 slo: ## Measure the share of first tokens under 100 ms, on real vLLM behind a WAN
 	@$(WITH_BOTH) infra/local/slo.sh

@@ -147,13 +147,12 @@ def test_fleet_believes_no_senders_clock(store: Store, clock: Clock) -> None:
 
 
 def test_settling_ignores_absurd_durations(store: Store, clock: Clock) -> None:
+    hop: dict[str, Any] = {semconv.HOP: "decode", semconv.SPENT_MS: 1e300, semconv.CRITICAL: True}
     absurd: dict[str, Any] = {semconv.TTFT_MS: -5, semconv.NETWORK_MS: float("inf")}
     store.write(
         [
             ledger.hop(1, "prefill", 1, -3000, 60),
-            ledger.span(
-                1, 5, 2, 3, **{semconv.HOP: "decode", semconv.SPENT_MS: 1e300, semconv.CRITICAL: True}
-            ),
+            ledger.span(1, 5, 2, 3, **hop),
             ledger.root(1, **absurd),
         ]
     )

@@ -59,8 +59,8 @@ ROLLUPS: Final = ("hop_buckets", "hop_totals", "outcomes")
 STEPS_S: Final = (60, 1800)
 """Rollups are kept by the minute for short ranges and by the half hour for long ones."""
 ALL, PLACES, WORKERS = 0, 1, 2
-"""Levels: one row for everything; one a region and tier; one a region, tier and worker. Each question reads the
-coarsest that can answer it, so that the number of workers costs nothing where nobody asks for one."""
+"""Levels: one row for everything; one a region and tier; one a region, tier and worker. Each question reads
+the coarsest that can answer it, so that the number of workers costs nothing where nobody asks for one."""
 
 ADD_TRACE: Final = """
 INSERT INTO traces (trace_id, num_received, arrived_s) VALUES (?, ?, ?)
