@@ -10,13 +10,24 @@ State = Literal["starting", "ready", "draining", "stopped"]
 
 class Load(Message, frozen=True):
     """A worker's load at one moment. ``step`` counts engine steps: it stands still when the engine
-    core hangs, whatever the front process says."""
+    core hangs, whatever the front process says.
+
+    The rest counts since the engine's start. Speculation: ``num_drafts`` times a sequence had draft tokens
+    verified, ``num_drafted_tokens`` of them, of which ``num_accepted_tokens`` were kept and so are among
+    ``num_output_tokens``; accepted / drafts is the mean accepted length, output / (output - accepted)
+    the steps saved. Prefix cache: ``num_cached_tokens`` of ``num_prompt_tokens`` were found in it."""
 
     num_running: int = 0
     num_waiting: int = 0
     num_waiting_tokens: int = 0
     kv_usage: float = 0.0
     step: int = 0
+    num_output_tokens: int = 0
+    num_drafts: int = 0
+    num_drafted_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_prompt_tokens: int = 0
+    num_cached_tokens: int = 0
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat"):

@@ -18,6 +18,8 @@ Invariants
   If the KV cannot be loaded, foreign or short: ``kv_load_failed`` or ``kv_expired``, never recompute.
 * A decode without ``kv`` computes prompt and ``output`` itself (conditional disaggregation,
   re-placement) and then goes on after ``output``.
+* With speculation an output may hold several tokens, never one behind the answer's end. Greedy answers
+  are those without it, token for token; a seed repeats an answer only without it.
 * ``finish_reason`` is ``stop`` (EOS or a stop token id, which is not among the emitted ids) or
   ``length``.
 """
@@ -61,6 +63,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``token_ids`` may be empty only on the last output. ``kv`` comes with a prefill's first token.
     Durations (ms) and counts come with the first output: ``queue_ms`` until first scheduled,
     ``transfer_ms`` pulling KV, ``compute_ms`` from scheduled to the first token.
+    ``num_drafted`` and ``num_accepted`` draft tokens (0 without speculation) come with the last output.
     ``error`` (a code of shared.errors) ends the attempt without an answer.
     """
 
@@ -75,6 +78,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue_ms: float = 0.0
     transfer_ms: float = 0.0
     compute_ms: float = 0.0
+    num_drafted: int = 0
+    num_accepted: int = 0
 
     @property
     def is_last(self) -> bool:

@@ -41,6 +41,7 @@ def _simulated(config: EngineConfig, environ: Mapping[str, str], secret: bytes) 
             max_chunk_tokens=config.max_chunk_tokens,
             kv_host=config.kv_host,
             lease_s=config.lease_s,
+            speculative_tokens=config.speculative_tokens if config.speculation.is_on else 0,
         ),
         secret=secret,
     )

@@ -1,9 +1,47 @@
 """What a worker's environment says of its engine."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+SpeculativeMethod = Literal["off", "ngram", "draft_model", "eagle"]
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """How draft tokens are made: ``num_tokens`` a step.
+
+    ``ngram`` looks the last ``lookup_max`` to ``lookup_min`` tokens up in the sequence itself; the other
+    two need ``model``, the directory of a draft model or of an EAGLE head.
+    """
+
+    method: SpeculativeMethod = "off"
+    num_tokens: Positive = 4
+    lookup_min: Positive = 2
+    lookup_max: Positive = 5
+    model: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        return self.method != "off"
+
+    @property
+    def has_kv(self) -> bool:
+        """Whether the drafter keeps KV of its own, which then moves with the hand-over."""
+        return self.method in ("draft_model", "eagle")
+
+    def fault_line(self, role: str) -> str:
+        """Why these values cannot work, in one line; empty if they can."""
+        if self.has_kv and not self.model:
+            return f"speculative method {self.method} needs SPECULATIVE_MODEL"
+        if self.lookup_min > self.lookup_max:
+            return (
+                f"SPECULATIVE_LOOKUP_MIN {self.lookup_min} is above SPECULATIVE_LOOKUP_MAX {self.lookup_max}"
+            )
+        if role == "prefill" and self.method == "ngram":
+            return "a prefill worker makes one token: n-gram speculation belongs to decode"
+        return ""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -11,7 +49,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     ``model``: a model directory (or, for vLLM, a Hugging Face id). ``served_name``: what clients call it.
     ``kv_host``: where handed-over KV is served from; only this address is bound. ``timing``: the
-    simulated engine's preset.
+    simulated engine's preset. ``max_chunk_tokens`` bounds the tokens of one step: a long prompt is computed
+    in chunks of that size less one token for each stream that decodes beside it. ``speculative_*``: see
+    Speculation. A drafter with KV of its own must be set for the pool's prefill workers too.
     """
 
     model: str
@@ -30,6 +70,21 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs: int = 256
     max_queued_tokens: int = 262_144
     pool: str = "default"
+    speculative_method: SpeculativeMethod = "off"
+    speculative_tokens: Positive = 4
+    speculative_lookup_min: Positive = 2
+    speculative_lookup_max: Positive = 5
+    speculative_model: str = ""
+
+    @property
+    def speculation(self) -> Speculation:
+        return Speculation(
+            method=self.speculative_method,
+            num_tokens=self.speculative_tokens,
+            lookup_min=self.speculative_lookup_min,
+            lookup_max=self.speculative_lookup_max,
+            model=self.speculative_model,
+        )
 
     @property
     def name(self) -> str:

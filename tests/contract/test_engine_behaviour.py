@@ -1,12 +1,14 @@
-"""The behaviour suite on the simulated engine."""
+"""The behaviour suites on the simulated engine: without speculation, and with it."""
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.engine_suite")
+pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.speculation_suite")
 
 from tests.contract.engine_suite import EngineBehaviour, Rig  # noqa: E402
+from tests.contract.speculation_suite import SpeculationBehaviour  # noqa: E402
 
 from sub100_engine.api import KvChange  # noqa: E402
 from sub100_engine.sim import SimConfig, SimEngine  # noqa: E402
@@ -22,17 +24,38 @@ CONFIG = SimConfig(
 )
 
 
-@pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
-    engines = [SimEngine(CONFIG) for _ in range(3)]
+SPECULATING = msgspec.structs.replace(CONFIG, speculative_tokens=4, acceptance=0.6)
+
+
+async def started(*configs: SimConfig) -> tuple[Rig, list[SimEngine]]:
+    """Prefill, decode and reference."""
+    engines = [SimEngine(config) for config in configs]
     changes: list[KvChange] = []
     infos = [
         await engine.start(changes.append if engine is engines[0] else lambda _: None) for engine in engines
     ]
-    yield Rig(engines[0], engines[1], infos[0], changes, engines[2], vocab_size=1000)
+    return Rig(engines[0], engines[1], infos[0], changes, engines[2], vocab_size=1000), engines
+
+
+@pytest.fixture
+async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    decode = getattr(request.cls, "decode", CONFIG)
+    rig, engines = await started(CONFIG, decode, CONFIG)
+    yield rig
     for engine in engines:
         await engine.stop()
 
 
+@pytest.fixture
+def speculating(rig: Rig) -> Rig:
+    return rig
+
+
 class TestSimEngine(EngineBehaviour):
     pass
+
+
+class TestSpeculatingSimEngine(EngineBehaviour, SpeculationBehaviour):
+    """Its answers do not depend on draws, so that all of the first suite holds, seeds included."""
+
+    decode = SPECULATING

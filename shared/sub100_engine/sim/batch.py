@@ -1,8 +1,8 @@
 """Continuous batching and chunked prefill: who computes how many tokens in the next step.
 
 Pure but for its own state and the pool's. A sequence is *waiting* (no blocks) or *running* (blocks for
-all its known tokens); a running one may still be pulling its KV. Decodes go first, prefills share what
-is left of the chunk in order of arrival.
+all its known tokens); a running one may still be pulling its KV. Decodes go first, then their draft tokens,
+and prefills share what is left of the chunk in order of arrival.
 """
 
 from collections import deque
@@ -15,7 +15,8 @@ from .sequence import Sequence
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What one engine step computes, and which sequences are to begin to pull."""
+    """What one engine step computes, and which sequences are to begin to pull. A chunk counts known tokens
+    only; ``Sequence.num_drafts`` unverified ones are computed beside it."""
 
     chunks: list[tuple[Sequence, int]]
     pulls: list[Sequence]
@@ -28,13 +29,22 @@ class Step(msgspec.Struct, frozen=True):
     def num_prefill_tokens(self) -> int:
         return sum(size for sequence, size in self.chunks if not sequence.is_decoding)
 
+    @property
+    def num_drafted_tokens(self) -> int:
+        return sum(sequence.num_drafts for sequence, _ in self.chunks)
+
 
 class Batch:
-    def __init__(self, pool: BlockPool, block_size: int, max_num_seqs: int, max_chunk_tokens: int) -> None:
+    """``num_drafts``: how many draft tokens a decode verifies in a step, as far as chunk and pool allow."""
+
+    def __init__(
+        self, pool: BlockPool, block_size: int, max_num_seqs: int, max_chunk_tokens: int, num_drafts: int = 0
+    ) -> None:
         self._pool = pool
         self._block_size = block_size
         self._max_num_seqs = max_num_seqs
         self._max_chunk_tokens = max_chunk_tokens
+        self._num_drafts = num_drafts
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
 
@@ -73,9 +83,15 @@ class Batch:
         budget = self._max_chunk_tokens
         chunks: list[tuple[Sequence, int]] = []
         pulls: list[Sequence] = []
-        for sequence in sorted(self._running, key=lambda s: not s.is_decoding):
+        for sequence in self._running:
+            if sequence.is_decoding and budget and not sequence.is_pulling:
+                chunks.append((sequence, 1))
+                budget -= 1
+        for sequence, _ in chunks:
+            budget -= self._draft(sequence, budget)
+        for sequence in self._running:
             size = min(sequence.num_pending, budget)
-            if size and not sequence.is_pulling:
+            if size and not sequence.is_pulling and not sequence.is_decoding:
                 chunks.append((sequence, size))
                 budget -= size
         while self._waiting and len(self._running) < self._max_num_seqs and budget:
@@ -100,6 +116,21 @@ class Batch:
         sequence.extend_hashes(after, self._block_size)
         for index in range(before, after):
             self._pool.commit(sequence.blocks[index], sequence.hashes[index])
+
+    def _draft(self, sequence: Sequence, budget: int) -> int:
+        """Let a decode verify draft tokens in this step, in blocks that are free; returns how many. The
+        drafter needs a step to follow, so an attempt's first step here has none."""
+        sequence.num_drafts = 0
+        wanted = min(self._num_drafts, budget) if sequence.is_told else 0
+        if wanted <= 0:
+            return 0
+        size = self._block_size
+        missing = -(-(len(sequence.tokens) + wanted) // size) - len(sequence.blocks)
+        held = self._pool.take((), missing) if missing > 0 else []
+        if held is not None:
+            sequence.blocks.extend(held)
+        sequence.num_drafts = min(wanted, len(sequence.blocks) * size - len(sequence.tokens))
+        return sequence.num_drafts
 
     def _admit(self, sequence: Sequence) -> bool:
         """Hold the blocks of a waiting sequence; at least its last token is always computed."""
@@ -138,5 +169,6 @@ class Batch:
     def _preempt(self, sequence: Sequence) -> None:
         self.remove(sequence)
         sequence.num_computed = 0
+        sequence.num_drafts = 0
         sequence.wants_kv = False
         self._waiting.appendleft(sequence)

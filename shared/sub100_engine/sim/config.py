@@ -14,7 +14,8 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``timing`` names a preset. ``tokenizer`` is a tokenizer.json, or a directory with one: answers are
     then readable text (``answer_file``'s, if given); without it they are arbitrary token ids below
     ``vocab_size``. Answers are ``answer_min_tokens`` to ``answer_max_tokens`` long. ``kv_host`` is where
-    the hand-over listens. The last three are for tests: see Faults.
+    the hand-over listens. ``speculative_tokens`` are drafted a step and ``acceptance`` is the chance of each
+    to be right. The last three are for tests: see Faults.
     """
 
     model: str = "sim"
@@ -29,6 +30,8 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: Positive = 131_072
     max_num_seqs: Positive = 256
     max_chunk_tokens: Positive = 2_048
+    speculative_tokens: Count = 0
+    acceptance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.6
     kv_host: str = "127.0.0.1"
     lease_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
     pull_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0

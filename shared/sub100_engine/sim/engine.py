@@ -27,6 +27,7 @@ from .kv_wire import KvListener as KvServer
 from .kv_wire import KvUnavailable, kv_payload
 from .leases import LeaseBook
 from .sequence import Sequence
+from .speculation import Acceptance
 from .timing import TimingModel
 
 _log = logging.getLogger(__name__)
@@ -54,7 +55,17 @@ class SimEngine:
             delay_ms=config.delay_ms,
         )
         self._pool = BlockPool(config.num_blocks)
-        self._batch = Batch(self._pool, config.block_size, config.max_num_seqs, config.max_chunk_tokens)
+        self._batch = Batch(
+            self._pool,
+            config.block_size,
+            config.max_num_seqs,
+            config.max_chunk_tokens,
+            config.speculative_tokens,
+        )
+        self._acceptance = Acceptance(config.acceptance)
+        self._num_output_tokens = 0
+        self._prompt_tokens = 0
+        self._cached_tokens = 0
         self._leases = LeaseBook(self._pool, config.lease_s)
         self._server = KvServer(self._leases, config.layout, secret, self._on_pulled, self.faults)
         self._puller = KvPuller(config.layout, secret)
@@ -112,12 +123,19 @@ class SimEngine:
         self._end_lease(kv.key, "released")
 
     def load(self) -> Load:
+        drafts = self._acceptance.counts
         return Load(
             num_running=self._batch.num_running,
             num_waiting=self._batch.num_waiting,
             num_waiting_tokens=self._batch.num_waiting_tokens,
             kv_usage=self._pool.usage,
             step=self._num_steps,
+            num_output_tokens=self._num_output_tokens,
+            num_drafts=drafts.num_drafts,
+            num_drafted_tokens=drafts.num_drafted_tokens,
+            num_accepted_tokens=drafts.num_accepted_tokens,
+            num_prompt_tokens=self._prompt_tokens,
+            num_cached_tokens=self._cached_tokens,
         )
 
     def set_failure_listener(self, on_failure: Callable[[str], None]) -> None:
@@ -218,7 +236,8 @@ class SimEngine:
         for sequence, _ in step.chunks:
             if sequence.scheduled_at is None:
                 sequence.scheduled_at = started_at
-        took_s = self._timing.step_s(step.num_prefill_tokens, step.num_decodes)
+        # A draft token is verified as a prompt token is computed: beside others, in one pass.
+        took_s = self._timing.step_s(step.num_prefill_tokens + step.num_drafted_tokens, step.num_decodes)
         await self._clock.sleep_until(started_at + took_s + self.faults.delay_ms / 1e3)
         if self.faults.hang_after_steps and self._num_steps >= self.faults.hang_after_steps:
             await asyncio.Event().wait()
@@ -234,26 +253,50 @@ class SimEngine:
             raise RuntimeError("told to die")
 
     def _sample(self, sequence: Sequence) -> None:
-        """Make the next token of a sequence whose known tokens are all computed."""
+        """Make the next tokens of a sequence whose known tokens are all computed: one, and one more for
+        each draft token that is accepted; an end among them is the end."""
+        num_drafted, sequence.num_drafts = sequence.num_drafts, 0
+        num_tokens = 1 + self._acceptance.num_accepted(num_drafted)
+        sequence.num_drafted += num_drafted
+        sequence.num_accepted += num_tokens - 1
+        ids: list[int] = []
+        finish_reason = ""
+        while len(ids) < num_tokens and not finish_reason:
+            if 0 <= self.faults.fail_after_tokens <= sequence.num_output - len(sequence.work.output):
+                if ids:
+                    self._tell(sequence, ids, "")
+                self._fail(sequence, "engine_error", "told to fail")
+                return
+            token, finish_reason = self._next(sequence)
+            if finish_reason == "stop":
+                break
+            ids.append(token)
+            sequence.tokens.append(token)
+        if len(ids) > 1:
+            self._batch.computed(sequence, len(ids) - 1)
+        self._tell(sequence, ids, finish_reason)
+
+    def _next(self, sequence: Sequence) -> tuple[int, str]:
+        """The next token, and how the answer ends: with it (``length``) or before it (``stop``)."""
         sampling = sequence.work.sampling
         position = sequence.num_output
-        if 0 <= self.faults.fail_after_tokens <= position - len(sequence.work.output):
-            self._fail(sequence, "engine_error", "told to fail")
-            return
         is_over = position >= sequence.answer.length and not sampling.ignore_eos
         token = sequence.answer.token(position)
         if position >= sampling.min_tokens and (is_over or token in sampling.stop_token_ids):
-            self._tell(sequence, [], "stop")
-            return
-        sequence.tokens.append(token)
-        at_limit = position + 1 >= sampling.max_tokens or len(sequence.tokens) >= self._config.max_model_len
-        self._tell(sequence, [token], "length" if at_limit else "")
+            return token, "stop"
+        num_known = len(sequence.tokens) + 1
+        at_limit = position + 1 >= sampling.max_tokens or num_known >= self._config.max_model_len
+        return token, "length" if at_limit else ""
 
     def _tell(self, sequence: Sequence, ids: list[int], finish_reason: str) -> None:
         hands_over = sequence.is_prefill and not finish_reason
         kv = self._hand_over(sequence) if hands_over else None
         first = not sequence.is_told
         sequence.is_told = True
+        self._num_output_tokens += len(ids)
+        if first:
+            self._prompt_tokens += sequence.num_prompt
+            self._cached_tokens += sequence.cached_tokens
         now = self._clock.now()
         scheduled_at = now if sequence.scheduled_at is None else sequence.scheduled_at
         output = Output(
@@ -266,6 +309,8 @@ class SimEngine:
             queue_ms=(scheduled_at - sequence.submitted_at) * 1e3 if first else 0.0,
             transfer_ms=sequence.transfer_ms if first else 0.0,
             compute_ms=(now - (sequence.pulled_at or scheduled_at)) * 1e3 if first else 0.0,
+            num_drafted=sequence.num_drafted if finish_reason else 0,
+            num_accepted=sequence.num_accepted if finish_reason else 0,
         )
         if finish_reason or hands_over:
             self._end(sequence)

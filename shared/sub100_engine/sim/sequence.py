@@ -19,7 +19,10 @@ class Sequence:
         "is_prefill",
         "is_pulling",
         "is_told",
+        "num_accepted",
         "num_computed",
+        "num_drafted",
+        "num_drafts",
         "pulled_at",
         "scheduled_at",
         "sink",
@@ -40,6 +43,10 @@ class Sequence:
         self.hashes: list[bytes] = []
         self.blocks: list[Block] = []
         self.num_computed = 0
+        self.num_drafts = 0
+        """Draft tokens that the step in progress verifies; the other two count those before it."""
+        self.num_drafted = 0
+        self.num_accepted = 0
         self.cached_tokens = 0
         self.transferred_tokens = 0
         self.wants_kv = work.kv is not None

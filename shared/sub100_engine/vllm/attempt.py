@@ -9,6 +9,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from sub100_engine.api import Output, Sink, Work
 from sub100_proto.kv import KvHandle
 
+from . import speculative
 from .orders import TransferReport
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Attempt:
                 if not ids and not reason:
                     continue
                 first = {} if self.has_told else await self._first(output)
+                if reason:
+                    first |= speculative.counts(completion)
                 self.tell(token_ids=ids, finish_reason="" if handle else reason, kv=handle, **first)
                 if handle or reason:
                     return handle

@@ -21,6 +21,7 @@ def build_vllm(config: EngineConfig, key: bytes) -> VllmEngine:
             kv_host=config.kv_host,
             kv_port=config.kv_port,
             lease_s=config.lease_s,
+            speculation=config.speculation,
         ),
         key,
     )

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import msgspec
 
+from sub100_engine.settings import Speculation
+
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -37,6 +39,7 @@ class VllmConfig(msgspec.Struct, frozen=True, kw_only=True):
     pull_timeout_s: Seconds = 10.0
     runtime_dir: str = ""
     stop_timeout_s: Seconds = 10.0
+    speculation: Speculation = msgspec.field(default_factory=Speculation)
 
     @property
     def name(self) -> str:

@@ -18,6 +18,7 @@ from .config import VllmConfig
 from .executor import InlineExecutor
 from .hand_over import TransferSettings
 from .runtime_dir import RuntimeDir
+from .speculative import speculative_config
 from .stats import EngineStats
 
 _starting = asyncio.Lock()
@@ -122,6 +123,9 @@ def engine_args(config: VllmConfig, runtime: RuntimeDir, key: bytes, events_endp
     optional: dict[str, Any] = {}
     if config.max_model_len:
         optional["max_model_len"] = config.max_model_len
+    if config.speculation.is_on:
+        optional["speculative_config"] = speculative_config(config.speculation, config.max_num_seqs)
+        optional["per_request_spec_decode_metrics"] = "summary"
     return AsyncEngineArgs(
         model=config.model,
         served_model_name=config.name,

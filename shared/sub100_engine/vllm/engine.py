@@ -158,6 +158,7 @@ class VllmEngine:
 
     def load(self) -> Load:
         stats = self._stats
+        prompt, speculated = stats.prompt_tokens, stats.speculated
         waiting = [a for a in self._attempts.values() if not a.has_told]
         return Load(
             num_running=stats.num_running if self._attempts else 0,
@@ -165,6 +166,12 @@ class VllmEngine:
             num_waiting_tokens=sum(len(a.work.prompt) for a in waiting),
             kv_usage=stats.kv_usage,
             step=stats.step,
+            num_output_tokens=stats.num_output_tokens,
+            num_drafts=speculated.drafts,
+            num_drafted_tokens=speculated.drafted_tokens,
+            num_accepted_tokens=speculated.accepted_tokens,
+            num_prompt_tokens=prompt.computed + prompt.cached + prompt.transferred,
+            num_cached_tokens=prompt.cached,
         )
 
     # -- inside

@@ -15,6 +15,8 @@ import torch
 import vllm
 from vllm.v1.worker import gpu_model_runner
 
+from . import rejection_patch
+
 SUPPORTED: Final = "0.32."
 
 _outputs: dict[str, list[int]] = {}
@@ -80,3 +82,4 @@ def install() -> None:
 
     gpu_model_runner.GPUModelRunner._update_states = update_states_with_outputs
     gpu_model_runner.CachedRequestState = AnswerState
+    rejection_patch.install()

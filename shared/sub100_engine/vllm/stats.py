@@ -20,6 +20,14 @@ class PromptTokens(msgspec.Struct):
     transferred: int = 0
 
 
+class Speculated(msgspec.Struct):
+    """See ``sub100_proto.fleet.Load``."""
+
+    drafts: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+
+
 class EngineStats:
     """``on_report`` hears of every finished transfer, on the event loop."""
 
@@ -30,6 +38,8 @@ class EngineStats:
         self.kv_usage = 0.0
         self.step = 0
         self.prompt_tokens = PromptTokens()
+        self.num_output_tokens = 0
+        self.speculated = Speculated()
 
     def logger(self, vllm_config: Any, engine_index: int = 0) -> StatLoggerBase:
         """The factory that vLLM asks for."""
@@ -41,9 +51,14 @@ class EngineStats:
             self.num_running = scheduler.num_running_reqs
             self.num_waiting = scheduler.num_waiting_reqs + scheduler.num_skipped_waiting_reqs
             self.kv_usage = scheduler.kv_cache_usage
+            if (drafts := scheduler.spec_decoding_stats) is not None:
+                self.speculated.drafts += drafts.num_drafts
+                self.speculated.drafted_tokens += drafts.num_draft_tokens
+                self.speculated.accepted_tokens += drafts.num_accepted_tokens
             for report in (scheduler.kv_connector_stats or {}).get(REPORTS, ()):
                 self._on_report(msgspec.convert(report, TransferReport))
         if iteration is not None:
+            self.num_output_tokens += iteration.num_generation_tokens
             by_source = iteration.prompt_token_stats
             self.prompt_tokens.computed += by_source.computed
             self.prompt_tokens.cached += by_source.local_cache_hit

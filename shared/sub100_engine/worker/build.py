@@ -2,6 +2,7 @@
 
 import os
 
+from sub100_shared.config import ConfigError
 from sub100_shared.lifecycle import Runtime
 
 from ..factory import create_engine
@@ -11,7 +12,9 @@ from .shell import WorkerRole, WorkerShell
 
 
 def build_worker(runtime: Runtime, config: EngineConfig, role: WorkerRole) -> WorkerShell:
-    """Raises ConfigError naming what the engine lacks."""
+    """Raises ConfigError naming what the engine lacks or what does not go together."""
+    if fault := config.speculation.fault_line(role.role):
+        raise ConfigError(fault)
     engine = create_engine(config, runtime.common, os.environ)
     limits = Limits(max_jobs=config.max_jobs, max_tokens=config.max_queued_tokens)
     return WorkerShell(runtime, engine, role, limits, pool=config.pool)

@@ -59,6 +59,10 @@ class JobSpans:
             return
         is_first = opened.num_tokens == 0
         opened.num_tokens += len(output.token_ids)
+        if output.num_drafted:
+            opened.span.set_attributes(
+                {semconv.DRAFTED_TOKENS: output.num_drafted, semconv.ACCEPTED_TOKENS: output.num_accepted}
+            )
         if not is_first:
             return
         at_ns = opened.start_ns

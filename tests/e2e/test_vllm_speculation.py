@@ -1,0 +1,139 @@
+"""Speculative decoding on vLLM: the suite for every engine, by n-gram and by draft model, and what only
+vLLM has: penalties that must see drafts, and the rejection sampler that we mend."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.speculation_suite")
+
+from tests.contract.engine_suite import Rig  # noqa: E402
+from tests.contract.speculation_suite import SpeculationBehaviour, num_kept  # noqa: E402
+from tests.e2e.conftest import KEY  # noqa: E402
+from tests.e2e.worse_twin import make_worse_twin  # noqa: E402
+
+from sub100_engine.settings import Speculation  # noqa: E402
+
+if TYPE_CHECKING:
+    from sub100_engine.vllm.config import VllmConfig
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+    pytest.mark.timeout(240),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def ngram(rig: Rig, vllm_config: "VllmConfig") -> AsyncIterator[Rig]:
+    """The plain rig, but decode looks n-grams up; nothing else is needed."""
+    from sub100_engine.vllm.engine import VllmEngine
+
+    config = msgspec.structs.replace(vllm_config, speculation=Speculation(method="ngram", lookup_min=1))
+    engine = VllmEngine(config, KEY)
+    info = await engine.start(lambda _: None)
+    assert info.layout == rig.prefill_info.layout
+    yield msgspec.structs.replace(rig, decode=engine)
+    await engine.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def speculating(
+    rig: Rig, vllm_config: "VllmConfig", tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Rig]:
+    """Prefill and decode with a draft model, whose KV moves with the hand-over."""
+    from sub100_engine.vllm.engine import VllmEngine
+
+    twin = make_worse_twin(tiny_llama, tmp_path_factory.mktemp("draft") / "twin")
+    drafts = Speculation(method="draft_model", num_tokens=3, model=str(twin))
+    config = msgspec.structs.replace(vllm_config, speculation=drafts)
+    async with contextlib.AsyncExitStack() as stack:
+        engines = [VllmEngine(config, KEY) for _ in range(2)]
+        infos = []
+        for engine in engines:
+            infos.append(await engine.start(lambda _: None))
+            stack.push_async_callback(engine.stop)
+        yield msgspec.structs.replace(rig, prefill=engines[0], decode=engines[1], prefill_info=infos[0])
+
+
+class TestVllmDraftModel(SpeculationBehaviour):
+    pass
+
+
+async def test_drafter_finds_the_kv_that_was_handed_over(speculating: Rig) -> None:
+    """Without it, drafts after a hand-over would be much worse than those of an engine that prefilled."""
+    rig = speculating
+    fields: dict[str, Any] = {"max_tokens": 64, "ignore_eos": True}
+    shares = []
+    for is_alone in (False, True):
+        accepted = drafted = 0
+        for _ in range(4):
+            prompt = rig.prompt(300)
+            first, kv = await rig.handed_over(prompt, **fields)
+            told = await rig.decoded(
+                rig.work(prompt, **fields) if is_alone else rig.work(prompt, output=[first], kv=kv, **fields)
+            )
+            accepted += told.last.num_accepted
+            drafted += told.last.num_drafted
+        shares.append(accepted / drafted)
+    assert shares[0] > 0.8 * shares[1] > 0
+
+
+# -- n-gram
+
+
+@pytest.mark.parametrize("num_tokens", [1, 31, 32, 33, 500])
+async def test_ngram_keeps_greedy_answers(ngram: Rig, num_tokens: int) -> None:
+    prompt = ngram.prompt(num_tokens)
+    fields: dict[str, Any] = {"max_tokens": 200, "ignore_eos": True}
+    first, kv = await ngram.handed_over(prompt, **fields)
+    rest = await ngram.decoded(ngram.work(prompt, output=[first], kv=kv, **fields))
+    assert [first, *rest.ids] == await ngram.expected(prompt, **fields)
+    assert rest.last.num_drafted > 0
+
+
+@pytest.mark.parametrize("k", [1, 20])
+@pytest.mark.parametrize(
+    "sampling",
+    [{"frequency_penalty": -2.0}, {"repetition_penalty": 0.4}, {"presence_penalty": -2.0}],
+    ids=lambda sampling: "-".join(sampling),
+)
+async def test_ngram_drafts_count_as_output_for_penalties(
+    ngram: Rig, sampling: dict[str, Any], k: int
+) -> None:
+    """These penalties make the model repeat itself, so that drafts are right."""
+    fields: dict[str, Any] = {"max_tokens": 96, "ignore_eos": True, **sampling}
+    prompt = ngram.prompt(40)
+    answer = await ngram.expected(prompt, **fields)
+    _, kv = await ngram.handed_over(prompt, **fields)
+    rest = await ngram.decoded(ngram.work(prompt, output=answer[:k], kv=kv, **fields))
+    assert rest.ids == answer[k:]
+    assert num_kept(rest) > 0
+
+
+async def test_ngram_first_step_after_a_handover_verifies_no_placeholder(ngram: Rig) -> None:
+    prompt = ngram.prompt(40)
+    first, kv = await ngram.handed_over(prompt)
+    before = ngram.decode.load()
+    rest = await ngram.decoded(ngram.work(prompt, output=[first], kv=kv, max_tokens=2, ignore_eos=True))
+    assert len(rest.ids) == 1
+    assert ngram.decode.load().num_drafted_tokens == before.num_drafted_tokens
+
+
+# -- the rejection sampler
+
+
+def test_expand_batch_to_tokens_repeats_each_value_for_its_drafts() -> None:
+    import torch
+
+    from sub100_engine.vllm.rejection_patch import expand_batch_to_tokens
+
+    totals = torch.tensor([2, 2, 5], dtype=torch.int32)
+    expanded = expand_batch_to_tokens(torch.tensor([0.5, 9.0, 0.0]), totals, 0, 1)
+    assert expanded.tolist() == [0.5, 0.5, 1.0, 1.0, 1.0]
