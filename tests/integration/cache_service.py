@@ -45,6 +45,7 @@ class Client:
         headers: dict[str, str] | None = None,
         scope: bytes = b"",
         question: str = "",
+        revision: str = "",
         threshold: float = 0.0,
         max_age_s: float | None = None,
     ) -> CacheReply:
@@ -55,6 +56,7 @@ class Client:
             budget=Budget(total_ms=100, remaining_ms=80, allotted_ms=allotted_ms),
             scope=scope,
             question=question,
+            revision=revision,
             threshold=threshold,
             max_age_s=max_age_s,
         )
@@ -74,7 +76,12 @@ class Client:
         ttl_s: int = 60,
         scope: bytes = b"",
         question: str = "",
+        revision: str = "",
+        generation: bytes | None = None,
     ) -> None:
+        """``generation`` None: that of a look-up made for it."""
+        if generation is None:
+            generation = await self.generation(digest, scope=scope, revision=revision)
         fill = CacheFill(
             request_id="r1",
             tenant=self.tenant,
@@ -83,8 +90,15 @@ class Client:
             ttl_s=ttl_s,
             scope=scope,
             question=question,
+            revision=revision,
+            generation=generation,
         )
         await self.write(fill)
+
+    async def generation(self, digest: bytes, *, scope: bytes = b"", revision: str = "") -> bytes:
+        """What a look-up captures."""
+        reply = await self.look_up(digest, scope=scope, revision=revision)
+        return reply.generation
 
     async def write(self, write: CacheFill | CacheAlias) -> None:
         await self._bus.publish(subjects.cache_fill(self._region), codec.encode(write))
@@ -104,11 +118,14 @@ class Client:
         ttl_s: int = 60,
         scope: bytes = b"",
         question: str = "",
+        revision: str = "",
     ) -> CacheHit:
         """Fill, and wait until it is found. A fill that Redis could not take is sent again."""
         async with asyncio.timeout(WAIT_S):
             while True:
-                await self.fill(digest, answer, ttl_s=ttl_s, scope=scope, question=question)
+                await self.fill(
+                    digest, answer, ttl_s=ttl_s, scope=scope, question=question, revision=revision
+                )
                 sent_s = time.monotonic()
                 while time.monotonic() < sent_s + FILL_S:
                     reply = await self.look_up(digest)

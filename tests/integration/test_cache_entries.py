@@ -13,6 +13,7 @@ from tests.servers import Server
 
 from sub100_cache.config import CacheConfig
 from sub100_cache.store.entries import Entry, encode_entry, entry_key
+from sub100_cache.store.generations import unpack
 from sub100_proto.cache import CacheHit, CacheMiss
 from sub100_shared import semconv
 from sub100_shared.bus import Bus
@@ -22,14 +23,16 @@ DIGEST = hashlib.sha256(b"a prompt").digest()
 OTHER = hashlib.sha256(b"another prompt").digest()
 
 
-def kept(tenant: str, stored_at_s: float, digest: bytes = DIGEST) -> bytes:
+def kept(tenant: str, stored_at_s: float, generation: bytes = b"") -> bytes:
+    token = unpack(generation)
     return encode_entry(
         Entry(
             tenant=tenant,
-            digest=digest,
+            digest=DIGEST,
             stored_at_s=stored_at_s,
             expires_at_s=stored_at_s + 60,
             answer=ANSWER,
+            generation=token.number if token is not None else 0,
         )
     )
 
@@ -89,7 +92,8 @@ async def test_cache_caps_the_time_to_live_that_a_fill_asks_for(client: Client, 
 
 async def test_cache_hit_does_not_renew_the_time_to_live(client: Client, redis: Redis) -> None:
     key = entry_key(client.tenant, DIGEST)
-    await redis.set(key, kept(client.tenant, time.time()), px=5_000)
+    value = kept(client.tenant, time.time(), await client.generation(DIGEST))
+    await redis.set(key, value, px=5_000)
 
     assert isinstance(await client.look_up(DIGEST), CacheHit)
     assert 0 < await redis.pttl(key) <= 5_000
@@ -138,7 +142,7 @@ async def test_cache_deletes_an_entry_of_another_type(client: Client, redis: Red
 
 
 async def test_cache_reads_an_entry_with_fields_of_a_later_version(client: Client, redis: Redis) -> None:
-    entry = msgspec.msgpack.decode(kept(client.tenant, time.time()))
+    entry = msgspec.msgpack.decode(kept(client.tenant, time.time(), await client.generation(DIGEST)))
     entry["answer"]["added_later"] = {"x": 1}
     entry["added_later"] = [2]
     await redis.set(entry_key(client.tenant, DIGEST), msgspec.msgpack.encode(entry))
@@ -150,7 +154,8 @@ async def test_cache_reads_an_entry_with_fields_of_a_later_version(client: Clien
 
 
 async def test_cache_age_is_never_negative_when_clocks_disagree(client: Client, redis: Redis) -> None:
-    await redis.set(entry_key(client.tenant, DIGEST), kept(client.tenant, time.time() + 3600))
+    value = kept(client.tenant, time.time() + 3600, await client.generation(DIGEST))
+    await redis.set(entry_key(client.tenant, DIGEST), value)
 
     reply = await client.look_up(DIGEST)
 

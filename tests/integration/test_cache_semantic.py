@@ -35,6 +35,16 @@ def answer(text: str) -> CachedAnswer:
     return msgspec.structs.replace(ANSWER, pieces=(text,))
 
 
+async def alias_of_stored(client: Client, asked: bytes, scope: bytes = SCOPE) -> CacheAlias:
+    return CacheAlias(
+        tenant=client.tenant,
+        digest=asked,
+        target=digest(STORED),
+        generation=await client.generation(asked, scope=scope),
+        scope=scope,
+    )
+
+
 @pytest.fixture
 async def client(
     nats_server: Server, redis_server: Server, bus: Bus, region: str, tenant: str
@@ -84,7 +94,7 @@ async def test_cache_crosses_neither_scope_nor_tenant_for_the_very_same_question
     )
     for stranger in ("somebody-else", "*", f"{client.tenant}x", "{}|(", ""):
         reply = await client.look_up(digest(SAME), tenant=stranger or "-", scope=SCOPE, question=SAME)
-        assert reply == msgspec.structs.replace(CacheMiss(), spent_ms=reply.spent_ms)
+        assert reply == CacheMiss(spent_ms=reply.spent_ms, generation=reply.generation)
 
 
 async def test_cache_leaves_the_semantic_tier_alone_when_no_scope_is_given(client: Client) -> None:
@@ -118,7 +128,7 @@ async def test_cache_misses_an_answer_older_than_the_lookup_takes(client: Client
 async def test_cache_lets_vector_and_answer_die_together(client: Client, redis: Redis) -> None:
     await client.stored(digest(STORED), scope=SCOPE, question=STORED, ttl_s=50)
 
-    keys = [key async for key in redis.scan_iter(match=f"sub100:cache:*{client.tenant}:*")]
+    keys = [key async for key in redis.scan_iter(match=f"sub100:cache:*{{{client.tenant}}}:*")]
 
     assert len(keys) == 2
     assert all([0 < await redis.ttl(key) <= 50 for key in keys])
@@ -130,7 +140,7 @@ async def test_cache_misses_when_the_index_names_an_entry_that_is_gone(client: C
 
     reply = await client.look_up(digest(SAME), scope=SCOPE, question=SAME)
 
-    assert reply == CacheMiss(spent_ms=reply.spent_ms)
+    assert reply == CacheMiss(spent_ms=reply.spent_ms, generation=reply.generation)
 
 
 async def test_cache_believes_no_entry_that_was_put_under_anothers_key(client: Client, redis: Redis) -> None:
@@ -148,9 +158,7 @@ async def test_cache_alias_makes_the_judged_question_an_exact_hit(client: Client
     await client.stored(digest(STORED), scope=SCOPE, question=STORED, ttl_s=40)
     asked = digest("Password reset, where?")
 
-    await client.write(
-        CacheAlias(tenant=client.tenant, digest=asked, target=digest(STORED), generation=b"", scope=SCOPE)
-    )
+    await client.write(await alias_of_stored(client, asked))
 
     hit = await client.reply_until(asked, lambda reply: isinstance(reply, CacheHit))
     assert isinstance(hit, CacheHit)
@@ -161,9 +169,7 @@ async def test_cache_alias_makes_the_judged_question_an_exact_hit(client: Client
 async def test_cache_alias_dies_with_its_entry(client: Client, redis: Redis) -> None:
     await client.stored(digest(STORED), scope=SCOPE, question=STORED)
     asked = digest("Password reset, where?")
-    await client.write(
-        CacheAlias(tenant=client.tenant, digest=asked, target=digest(STORED), generation=b"", scope=SCOPE)
-    )
+    await client.write(await alias_of_stored(client, asked))
     await client.reply_until(asked, lambda reply: isinstance(reply, CacheHit))
 
     await redis.delete(entry_key(client.tenant, digest(STORED)))
@@ -178,14 +184,9 @@ async def test_cache_alias_never_crosses_a_scope_nor_replaces_an_answer(client: 
     await client.stored(own, answer("own"), scope=SCOPE, question="own answer")
     stranger, last = digest("stranger"), digest("last")
 
-    def alias(asked: bytes, scope: bytes) -> CacheAlias:
-        return CacheAlias(
-            tenant=client.tenant, digest=asked, target=digest(STORED), generation=b"", scope=scope
-        )
-
-    await client.write(alias(own, SCOPE))
-    await client.write(alias(stranger, OTHER_SCOPE))
-    await client.write(alias(last, SCOPE))
+    await client.write(await alias_of_stored(client, own))
+    await client.write(await alias_of_stored(client, stranger, OTHER_SCOPE))
+    await client.write(await alias_of_stored(client, last))
     await client.reply_until(last, lambda reply: isinstance(reply, CacheHit))
 
     assert isinstance(await client.look_up(stranger), CacheMiss)

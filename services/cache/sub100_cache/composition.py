@@ -10,6 +10,7 @@ from .semantic import SemanticTier
 from .service import CacheService
 from .store.commands import Commands
 from .store.exact import ExactTier
+from .store.generations import Generations
 from .store.vectors import VectorIndex
 from .store.writes import WallClock, Writes
 
@@ -23,7 +24,8 @@ def compose(
     wall_clock: WallClock,
 ) -> CacheService:
     """Without ``embedder`` there is the exact tier alone. The service closes what it is given."""
-    exact = ExactTier(commands)
+    generations = Generations(commands)
+    exact = ExactTier(commands, generations)
     semantic = (
         SemanticTier(
             embedder,
@@ -37,7 +39,7 @@ def compose(
         if embedder is not None
         else None
     )
-    lookups = Lookups(exact, semantic, clock, wall_clock)
+    lookups = Lookups(exact, generations, semantic, clock, wall_clock)
     return CacheService(
         runtime, config, commands, lookups, Writes(commands, exact, wall_clock), semantic, clock
     )

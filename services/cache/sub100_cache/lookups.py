@@ -6,8 +6,9 @@ from sub100_shared.clock import Clock
 from .embedders.api import EmbedderUnavailable
 from .semantic import SemanticTier
 from .store.commands import StoreUnavailable
-from .store.entries import Entry, UnreadableEntry
+from .store.entries import Entry
 from .store.exact import ExactTier
+from .store.generations import Generations, Question, Standing, Token
 from .store.writes import WallClock
 
 EXACT, SEMANTIC = "exact", "semantic"
@@ -17,42 +18,62 @@ class Lookups:
     """``clock`` in milliseconds."""
 
     def __init__(
-        self, exact: ExactTier, semantic: SemanticTier | None, clock: Clock, wall_clock: WallClock
+        self,
+        exact: ExactTier,
+        generations: Generations,
+        semantic: SemanticTier | None,
+        clock: Clock,
+        wall_clock: WallClock,
     ) -> None:
         self._exact = exact
+        self._generations = generations
         self._semantic = semantic
         self._clock = clock
         self._wall_clock = wall_clock
 
     async def reply(self, lookup: CacheLookup, allotted_ms: float) -> CacheReply:
-        """Never later than ``allotted_ms``. Raises ValueError for a digest or scope of the wrong length."""
+        """Never later than ``allotted_ms``. Raises ValueError for a digest or scope of the wrong length.
+
+        Every reply brings the generation that holds now, unless the store is away."""
         deadline_ms = self._clock() + allotted_ms
+        question = Question(lookup.tenant, lookup.scope, lookup.revision)
+        generation = b""
         try:
-            entry = await self._exact.get(lookup.tenant, lookup.digest, allotted_ms / 1e3)
-            if entry is not None:
-                return self._hit(lookup, entry, EXACT, 1.0)
+            exact = await self._exact.get(question, lookup.digest, allotted_ms / 1e3)
+            generation = await self._captured(question, exact.standing, deadline_ms)
+            if exact.entry is not None:
+                return self._hit(lookup, exact.entry, EXACT, 1.0, generation)
+            if exact.is_damaged:
+                return CacheMiss(reason="unreadable", generation=generation)
             if self._semantic is None or not lookup.scope:
-                return CacheMiss()
+                return CacheMiss(generation=generation)
             found = await self._semantic.find(lookup, deadline_ms)
-        except UnreadableEntry:
-            return CacheMiss(reason="unreadable")
         except StoreUnavailable:
-            return CacheMiss(reason="unavailable")
+            return CacheMiss(reason="unavailable", generation=generation)
         except EmbedderUnavailable:
             # The exact tier has answered: there is no such entry.
-            return CacheMiss()
+            return CacheMiss(generation=generation)
         if found.entry is None:
-            return CacheMiss(near=found.near)
-        return self._hit(lookup, found.entry, SEMANTIC, found.similarity)
+            return CacheMiss(generation=generation, near=found.near)
+        return self._hit(lookup, found.entry, SEMANTIC, found.similarity, generation)
 
-    def _hit(self, lookup: CacheLookup, entry: Entry, tier: str, similarity: float) -> CacheReply:
+    async def _captured(self, question: Question, standing: Standing, deadline_ms: float) -> bytes:
+        """A tenant's first look-up, and the first after its record was lost, makes the record."""
+        if not standing.number:
+            left_s = max(0.0, deadline_ms - self._clock()) / 1e3
+            standing = await self._generations.establish(question, 0, left_s)
+        return Token(standing.number).packed()
+
+    def _hit(
+        self, lookup: CacheLookup, entry: Entry, tier: str, similarity: float, generation: bytes
+    ) -> CacheReply:
         age_s = max(0.0, self._wall_clock() - entry.stored_at_s)
         if lookup.max_age_s is not None and age_s >= lookup.max_age_s:
-            return CacheMiss(reason="stale")
+            return CacheMiss(reason="stale", generation=generation)
         return CacheHit(
             answer=entry.answer,
             tier=tier,
             age_s=age_s,
             similarity=min(1.0, similarity),
-            generation=entry.generation,
+            generation=generation,
         )

@@ -10,6 +10,7 @@ from .embedders.bounded import BoundedEmbedder
 from .guard import refusal
 from .store.entries import Entry
 from .store.exact import ExactTier
+from .store.generations import Question
 from .store.vectors import Neighbour, VectorIndex
 from .store.writes import QuestionVector
 
@@ -58,7 +59,8 @@ class SemanticTier:
         if not near:
             return SemanticFound()
         digests = [neighbour.digest for neighbour in near]
-        entries = await self._exact.get_many(lookup.tenant, digests, self._left_s(deadline_ms))
+        question = Question(lookup.tenant, lookup.scope, lookup.revision)
+        entries = await self._exact.get_many(question, digests, self._left_s(deadline_ms))
         return self._choose(lookup, near, entries)
 
     async def vector_of(self, fill: CacheFill) -> QuestionVector | None:
@@ -69,7 +71,7 @@ class SemanticTier:
             vector = await self.embedder.embed(fill.tenant, fill.question, FILL_TIMEOUT_S)
         except EmbedderUnavailable:
             return None
-        return QuestionVector(self.embedder.id, self.embedder.dimension, vector)
+        return QuestionVector(self.index.space, vector)
 
     def problem(self) -> str:
         """Why it finds nothing; empty when it is well."""

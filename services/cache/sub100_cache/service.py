@@ -18,7 +18,6 @@ from .config import CacheConfig
 from .lookups import Lookups
 from .semantic import SemanticTier
 from .store.commands import Commands, StoreUnavailable
-from .store.entries import UnreadableEntry
 from .store.writes import Writes
 
 _log = logging.getLogger(__name__)
@@ -118,7 +117,7 @@ class CacheService:
                     await self._writes.alias(write)
                 case _:
                     return
-        except (StoreUnavailable, UnreadableEntry) as error:
+        except StoreUnavailable as error:
             _log.debug("write dropped", extra={"error": str(error)})
         except (msgspec.MsgspecError, ValueError) as error:
             _log.error("unreadable write", extra={"error": type(error).__name__})

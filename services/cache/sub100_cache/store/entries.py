@@ -1,7 +1,9 @@
 """The bytes of what is kept: keys, and values as msgpack.
 
-``sub100:cache:v2:<tenant>:<digest>`` is an answer or an alias of one; ``sub100:cache:vec:v1:<embedder>:
-<tenant>:<digest>`` is the vector of an answer's question. Each lives as long as its answer.
+``sub100:cache:v3:{<tenant>}:<digest>`` is an answer or an alias of one; ``sub100:cache:vec:v2:<embedder>:
+{<tenant>}:<digest>`` is the vector of an answer's question. Each lives as long as its answer. What is known
+of a tenant lives on: ``sub100:cache:<record>:v1:{<tenant>}``. In braces, so that all keys of one tenant lie
+in one slot of a Redis Cluster: a write touches several of them at once.
 """
 
 import hashlib
@@ -12,14 +14,16 @@ import msgspec
 from sub100_proto.cache import CachedAnswer
 
 DIGEST_BYTES: Final = 32
-_PREFIX: Final = "sub100:cache:v2:"
-_VECTOR_PREFIX: Final = "sub100:cache:vec:v1:"
+_PREFIX: Final = "sub100:cache:v3:"
+_VECTOR_PREFIX: Final = "sub100:cache:vec:v2:"
+_GENERATIONS_PREFIX: Final = "sub100:cache:generations:v1:"
 """A version rises when the value changes in a way that old readers would misread."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="entry"):
     """An answer with what it answers: ``tenant`` and ``digest`` repeat the key, so that a value that lies
-    under another's key is not believed. Times are unix seconds."""
+    under another's key is not believed. ``generation`` is the number under which it may be read (see
+    ``generations``). Times are unix seconds."""
 
     tenant: str
     digest: bytes
@@ -29,7 +33,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     scope: bytes = b""
     question: str = ""
     revision: str = ""
-    generation: bytes = b""
+    generation: int = 0
 
 
 class Alias(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="alias"):
@@ -40,7 +44,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     target: bytes
     scope: bytes = b""
     revision: str = ""
-    generation: bytes = b""
+    generation: int = 0
 
 
 Kept = Entry | Alias
@@ -53,20 +57,33 @@ class UnreadableEntry(Exception):
     """The value is not one of ours; it holds user text, so nothing of it is repeated here."""
 
 
+def entry_prefix(tenant: str) -> str:
+    """What all of a tenant's entries begin with."""
+    return f"{_PREFIX}{{{tenant}}}:"
+
+
 def entry_key(tenant: str, digest: bytes) -> str:
     """Unique per tenant and digest: the digest has a fixed length, so a tenant's name cannot run into it.
 
     Raises ValueError for a digest of another length."""
-    return f"{_PREFIX}{_tail(tenant, digest)}"
+    return f"{entry_prefix(tenant)}{_hex(digest)}"
 
 
-def vector_prefix(embedder: str, dimension: int) -> str:
-    """Of the vectors that may be compared with each other."""
-    return f"{_VECTOR_PREFIX}{embedder}-{dimension}:"
+def vector_space(embedder: str, dimension: int) -> str:
+    """Names the vectors that may be compared with each other."""
+    return f"{embedder}-{dimension}"
 
 
-def vector_key(embedder: str, dimension: int, tenant: str, digest: bytes) -> str:
-    return f"{vector_prefix(embedder, dimension)}{_tail(tenant, digest)}"
+def vector_prefix(space: str) -> str:
+    return f"{_VECTOR_PREFIX}{space}:"
+
+
+def vector_key(space: str, tenant: str, digest: bytes) -> str:
+    return f"{vector_prefix(space)}{{{tenant}}}:{_hex(digest)}"
+
+
+def generations_key(tenant: str) -> str:
+    return f"{_GENERATIONS_PREFIX}{{{tenant}}}"
 
 
 def digest_of(key: str) -> bytes:
@@ -100,7 +117,7 @@ def decode_entry(value: bytes, tenant: str, digest: bytes) -> Kept:
     return kept
 
 
-def _tail(tenant: str, digest: bytes) -> str:
+def _hex(digest: bytes) -> str:
     if len(digest) != DIGEST_BYTES:
         raise ValueError(f"a digest has {DIGEST_BYTES} bytes, not {len(digest)}")
-    return f"{tenant}:{digest.hex()}"
+    return digest.hex()

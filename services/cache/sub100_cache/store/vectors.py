@@ -14,14 +14,14 @@ from redis.commands.search.query import Query
 from redis.exceptions import ResponseError
 
 from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
-from .entries import digest_of, partition, vector_prefix
+from .entries import digest_of, partition, vector_prefix, vector_space
 
 _log = logging.getLogger(__name__)
 
 PARTITION_FIELD: Final = "p"
 VECTOR_FIELD: Final = "v"
 _DISTANCE: Final = "d"
-_INDEX_PREFIX: Final = "sub100:cache:index:v1:"
+_INDEX_PREFIX: Final = "sub100:cache:index:v2:"
 
 
 class Neighbour(msgspec.Struct, frozen=True):
@@ -37,8 +37,9 @@ class VectorIndex:
     def __init__(self, commands: Commands, embedder: str, dimension: int) -> None:
         self._commands = commands
         self._dimension = dimension
-        self._prefix = vector_prefix(embedder, dimension)
-        self._name = f"{_INDEX_PREFIX}{embedder}-{dimension}"
+        self.space = vector_space(embedder, dimension)
+        self._prefix = vector_prefix(self.space)
+        self._name = f"{_INDEX_PREFIX}{self.space}"
         self._index = commands.client.ft(self._name)
         self._query = f"(@{PARTITION_FIELD}:{{%s}})=>[KNN %d @{VECTOR_FIELD} $vector AS {_DISTANCE}]"
         self.problem = "not made yet"

@@ -1,4 +1,4 @@
-"""What enters: an answer with the vector of its question, and aliases. Each write is one transaction."""
+"""What enters: an answer with the vector of its question, and aliases. Each write is one script."""
 
 import logging
 from collections.abc import Callable
@@ -9,9 +9,11 @@ from redis.exceptions import ResponseError
 
 from sub100_proto.cache import CacheAlias, CacheFill
 
+from . import scripts
 from .commands import WRITE_TIMEOUT_S, Commands
-from .entries import Alias, Entry, encode_entry, entry_key, partition, vector_key
+from .entries import Alias, Entry, Kept, encode_entry, entry_key, generations_key, partition, vector_key
 from .exact import ExactTier
+from .generations import Question, unpack
 from .vectors import PARTITION_FIELD, VECTOR_FIELD
 
 _log = logging.getLogger(__name__)
@@ -20,85 +22,89 @@ WallClock = Callable[[], float]
 """Unix time in seconds: an entry's age spans processes and restarts."""
 
 _MIN_LEFT_S: Final = 1.0
+_STORED: Final = b"stored"
 
 
 class QuestionVector(msgspec.Struct, frozen=True):
-    embedder: str
-    dimension: int
+    """``space`` names the vectors that it may be compared with."""
+
+    space: str
     vector: bytes
 
 
 class Writes:
-    """All methods raise StoreUnavailable, and ValueError for a digest or scope of the wrong length."""
+    """All methods raise StoreUnavailable, and ValueError for a digest or scope of the wrong length. Nothing
+    is written without the generation of a look-up, nor under one that an invalidation has overtaken."""
 
     def __init__(self, commands: Commands, exact: ExactTier, wall_clock: WallClock) -> None:
         self._commands = commands
         self._exact = exact
         self._wall_clock = wall_clock
+        self._write = commands.client.register_script(scripts.WRITE)
 
     async def fill(self, fill: CacheFill, vector: QuestionVector | None, *, ttl_s: int, limit: int) -> bool:
-        """Store for ``ttl_s`` from now, replacing what is there; False if it has more than ``limit`` bytes
-        or Redis refuses to write. With ``vector``, the semantic tier finds it too."""
+        """Store for ``ttl_s`` from now, replacing what is there; False if it has more than ``limit`` bytes,
+        was overtaken, or Redis refuses to write. With ``vector``, the semantic tier finds it too."""
+        token = unpack(fill.generation)
+        if token is None:
+            return False
         now_s = self._wall_clock()
-        key = entry_key(fill.tenant, fill.digest)
-        value = encode_entry(
-            Entry(
-                tenant=fill.tenant,
-                digest=fill.digest,
-                stored_at_s=now_s,
-                expires_at_s=now_s + ttl_s,
-                answer=fill.answer,
-                scope=fill.scope,
-                question=fill.question,
-                revision=fill.revision,
-                generation=fill.generation,
-            )
+        entry = Entry(
+            tenant=fill.tenant,
+            digest=fill.digest,
+            stored_at_s=now_s,
+            expires_at_s=now_s + ttl_s,
+            answer=fill.answer,
+            scope=fill.scope,
+            question=fill.question,
+            revision=fill.revision,
+            generation=token.number,
         )
-        if len(value) > limit:
-            return False
-        pipe = self._commands.client.pipeline(transaction=True)
-        pipe.set(key, value, ex=ttl_s)
-        if vector is not None:
-            at = vector_key(vector.embedder, vector.dimension, fill.tenant, fill.digest)
-            fields: dict[Any, Any] = {
-                PARTITION_FIELD: partition(fill.tenant, fill.scope),
-                VECTOR_FIELD: vector.vector,
-            }
-            pipe.hset(at, mapping=fields)
-            pipe.expire(at, ttl_s)
-        try:
-            await self._commands.run(pipe.execute(), WRITE_TIMEOUT_S)
-        except ResponseError as error:  # out of memory, read-only replica
-            _log.warning("fill refused by Redis", extra={"error": type(error).__name__})
-            return False
-        return True
+        return await self._put(entry, ttl_s, limit=limit, vector=vector)
 
     async def alias(self, alias: CacheAlias) -> bool:
         """Make ``alias.digest`` an exact hit on the entry of ``alias.target`` for as long as that lives.
 
-        False if there is no such entry in the alias's scope. An answer of its own is never replaced.
-        Raises UnreadableEntry for a target that is deleted for it."""
-        target = await self._exact.get(alias.tenant, alias.target, WRITE_TIMEOUT_S)
+        False if there is no such entry in the alias's scope, or the alias was overtaken. An answer of its own
+        is never replaced."""
+        token = unpack(alias.generation)
+        if token is None:
+            return False
+        question = Question(alias.tenant, alias.scope, alias.revision)
+        target = (await self._exact.get(question, alias.target, WRITE_TIMEOUT_S)).entry
         if target is None or target.scope != alias.scope or target.digest == alias.digest:
             return False
         left_s = target.expires_at_s - self._wall_clock()
         if left_s < _MIN_LEFT_S:
             return False
-        value = encode_entry(
-            Alias(
-                tenant=alias.tenant,
-                digest=alias.digest,
-                target=target.digest,
-                scope=alias.scope,
-                revision=alias.revision,
-                generation=alias.generation,
-            )
-        )
-        command = self._commands.client.set(
-            entry_key(alias.tenant, alias.digest), value, px=int(left_s * 1e3), nx=True
-        )
-        try:
-            return bool(await self._commands.run(command, WRITE_TIMEOUT_S))
-        except ResponseError as error:
-            _log.warning("alias refused by Redis", extra={"error": type(error).__name__})
+        if (await self._exact.get(question, alias.digest, WRITE_TIMEOUT_S)).entry is not None:
             return False
+        kept = Alias(
+            tenant=alias.tenant,
+            digest=alias.digest,
+            target=target.digest,
+            scope=alias.scope,
+            revision=alias.revision,
+            generation=token.number,
+        )
+        return await self._put(kept, left_s)
+
+    async def _put(
+        self, kept: Kept, ttl_s: float, *, limit: int | None = None, vector: QuestionVector | None = None
+    ) -> bool:
+        value = encode_entry(kept)
+        if limit is not None and len(value) > limit:
+            return False
+        question = Question(kept.tenant, kept.scope, kept.revision)
+        targets = question.targets()
+        keys = [generations_key(kept.tenant), entry_key(kept.tenant, kept.digest)]
+        args: list[Any] = [kept.generation, value, int(ttl_s * 1e3), len(targets), *targets]
+        if vector is not None:
+            keys.append(vector_key(vector.space, kept.tenant, kept.digest))
+            args += [PARTITION_FIELD, partition(kept.tenant, kept.scope), VECTOR_FIELD, vector.vector]
+        try:
+            outcome = await self._commands.run(self._write(keys=keys, args=args), WRITE_TIMEOUT_S)
+        except ResponseError as error:  # out of memory, read-only replica
+            _log.warning("write refused by Redis", extra={"error": type(error).__name__})
+            return False
+        return bool(outcome == _STORED)

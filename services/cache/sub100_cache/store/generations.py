@@ -1,0 +1,144 @@
+"""Generations: which entries of a tenant may be read, and which fills may still be written.
+
+A tenant's *record* is a hash without a time to live. It holds marks for *targets*: the whole tenant, one
+scope, one revision, one scope under one revision. Of each target:
+
+- ``g``, a number. An invalidation raises it above every number of the record, so that the greatest among the
+  targets of a question, its *standing*, changes with each invalidation that concerns it and with no other.
+  An entry may be read, and a fill written, under exactly the number that it was asked under.
+- ``b``, a unix time: entries stored before it may not be read.
+- ``l``, the position in the log of invalidations that last raised it.
+
+A record that is gone (a Redis that was flushed or restarted) begins anew with a number made of the time: no
+number of before comes alive again, and a fill that was asked for under one is dropped.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from redis.exceptions import ResponseError
+
+from . import scripts
+from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
+from .entries import DIGEST_BYTES, Entry, Kept, generations_key
+
+MAX_MARKS: Final = 4096
+"""Fields of a record. One that grows over it is replaced by a single mark of the whole tenant."""
+
+_TOKEN: Final = struct.Struct(">QQ")
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What a generation is captured for."""
+
+    tenant: str
+    scope: bytes = b""
+    revision: str = ""
+
+    def target(self) -> bytes:
+        """Its narrowest target. Raises ValueError for a scope of the wrong length: it could run into the
+        revision."""
+        if len(self.scope) not in (0, DIGEST_BYTES):
+            raise ValueError(f"a scope has {DIGEST_BYTES} bytes, not {len(self.scope)}")
+        kind = ("t", "r", "s", "x")[bool(self.revision) + 2 * bool(self.scope)]
+        return kind.encode() + self.scope + self.revision.encode()
+
+    def targets(self) -> list[bytes]:
+        """All targets whose invalidation concerns it; raises ValueError as ``target`` does."""
+        wider = (
+            Question(self.tenant, scope, revision)
+            for scope in (b"", self.scope)
+            for revision in ("", self.revision)
+        )
+        return list(dict.fromkeys(each.target() for each in wider))
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What holds for a question now. ``number`` 0: its tenant has no record."""
+
+    number: int = 0
+    before_s: float = 0.0
+
+    def allows(self, kept: Kept) -> bool:
+        """Whether it may be read; an alias is as old as its target."""
+        if kept.generation != self.number or not self.number:
+            return False
+        return not isinstance(kept, Entry) or kept.stored_at_s >= self.before_s
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A generation as it travels: the number of this store, and the place reached in the log."""
+
+    number: int
+    position: int = 0
+
+    def packed(self) -> bytes:
+        return _TOKEN.pack(self.number, self.position)
+
+
+def unpack(generation: bytes) -> Token | None:
+    """None for what is no generation: a fill without one is not written."""
+    try:
+        token = Token(*_TOKEN.unpack(generation))
+    except struct.error:
+        return None
+    return token if token.number else None
+
+
+def standing_fields(question: Question) -> list[bytes]:
+    """The fields of the record that ``standing_of`` reads; raises ValueError for a bad scope."""
+    targets = question.targets()
+    return [b"g" + target for target in targets] + [b"b" + target for target in targets]
+
+
+def standing_of(values: Sequence[Any]) -> Standing:
+    """Of the values of ``standing_fields``."""
+    half = len(values) // 2
+    if values[0] is None:  # the tenant's own number is there as long as the record is
+        return Standing()
+    return Standing(
+        max(int(value) for value in values[:half] if value is not None),
+        max((float(value) for value in values[half:] if value is not None), default=0.0),
+    )
+
+
+class Generations:
+    """All methods raise StoreUnavailable, and ValueError for a scope of the wrong length."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._establish = commands.client.register_script(scripts.ESTABLISH)
+        self._invalidate = commands.client.register_script(scripts.INVALIDATE)
+
+    async def standing(self, question: Question, timeout_s: float) -> Standing:
+        command = self._commands.client.hmget(
+            generations_key(question.tenant),
+            standing_fields(question),
+        )
+        try:
+            return standing_of(await self._commands.run(command, timeout_s))
+        except ResponseError as error:
+            raise StoreUnavailable(type(error).__name__) from error
+
+    async def establish(self, question: Question, position: int, timeout_s: float) -> Standing:
+        """The standing of a tenant whose record may be missing. A new record counts as an invalidation of
+        the whole tenant at ``position`` of the log."""
+        keys = [generations_key(question.tenant)]
+        try:
+            await self._commands.run(self._establish(keys=keys, args=[position]), timeout_s)
+        except ResponseError as error:
+            raise StoreUnavailable(type(error).__name__) from error
+        return await self.standing(question, timeout_s)
+
+    async def invalidate(self, question: Question, *, before_s: float = 0.0, position: int = 0) -> None:
+        """Make unreadable what was stored for the question's target: before ``before_s``, or (0) until now,
+        with all fills on their way. Does nothing the second time for one ``position`` of the log (0: none).
+        """
+        args: list[Any] = [question.target(), repr(before_s) if before_s else "", position, MAX_MARKS]
+        command = self._invalidate(keys=[generations_key(question.tenant)], args=args)
+        try:
+            await self._commands.run(command, WRITE_TIMEOUT_S)
+        except ResponseError as error:
+            raise StoreUnavailable(type(error).__name__) from error
