@@ -17,7 +17,8 @@ class WorkerRef(Message, frozen=True):
 class PlaceRequest(Message, frozen=True, tag="place_request"):
     """Ask for workers. ``block_hashes`` are the prompt's chain hashes (``blocks.chain``);
     ``num_output_tokens`` > 0 says that the stream is being re-placed; ``avoid`` names workers that
-    failed this request already, ``avoid_epochs`` their lives, one for one: a restarted worker may have it."""
+    failed this request already, ``avoid_epochs`` their lives, one for one: a restarted worker may have it.
+    ``decode_alone``: no prefill worker (several answers to one prompt, log probabilities of the prompt)."""
 
     request_id: str
     tenant: str
@@ -29,6 +30,7 @@ class PlaceRequest(Message, frozen=True, tag="place_request"):
     num_output_tokens: int = 0
     avoid: tuple[str, ...] = ()
     avoid_epochs: tuple[int, ...] = ()
+    decode_alone: bool = False
 
     def avoids(self, worker_id: str, epoch: int) -> bool:
         """Whether this life of the worker failed the request; without epochs (old senders), any life."""

@@ -16,7 +16,8 @@ class Timing(HotMessage, frozen=True):
 class FirstToken(HotMessage, frozen=True, tag="f"):
     """Prefill is done. ``finish_reason`` is set when the token ends the answer; ``kv`` is then None.
 
-    ``cached_tokens`` of the prompt came from the worker's prefix cache.
+    ``cached_tokens`` of the prompt came from the worker's prefix cache. ``logprobs``: the token's row, if
+    the job asked for it.
     """
 
     attempt: str
@@ -25,13 +26,15 @@ class FirstToken(HotMessage, frozen=True, tag="f"):
     timing: Timing
     kv: KvHandle | None = None
     finish_reason: str = ""
+    logprobs: bytes = b""
 
 
 class Tokens(HotMessage, frozen=True, tag="t"):
     """Output tokens from ``position`` on (0 is the first output token of the answer).
 
     Every event but the last carries at least one token. ``finish_reason`` non-empty: the last event.
-    ``timing`` comes with an attempt's first event.
+    ``timing`` comes with an attempt's first event. ``logprobs``: a row for each of ``ids``, if the job
+    asked for them; ``prompt_logprobs`` a row for each prompt token but the first, with the first event.
     """
 
     attempt: str
@@ -41,6 +44,8 @@ class Tokens(HotMessage, frozen=True, tag="t"):
     timing: Timing | None = None
     cached_tokens: int = 0
     transferred_tokens: int = 0
+    logprobs: bytes = b""
+    prompt_logprobs: bytes = b""
 
 
 class Failed(HotMessage, frozen=True, tag="x"):

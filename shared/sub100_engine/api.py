@@ -20,6 +20,8 @@ Invariants
   re-placement) and then goes on after ``output``.
 * With speculation an output may hold several tokens, never one behind the answer's end. Greedy answers
   are those without it, token for token; a seed repeats an answer only without it.
+* Whatever counts output counts ``output`` too: limits, penalties, seeds, ``bad_words``, grammars.
+* A grammar that cannot be had is ``invalid_grammar``, for that attempt alone.
 * ``finish_reason`` is ``stop`` (EOS or a stop token id, which is not among the emitted ids) or
   ``length``.
 """
@@ -64,7 +66,9 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Durations (ms) and counts come with the first output: ``queue_ms`` until first scheduled,
     ``transfer_ms`` pulling KV, ``compute_ms`` from scheduled to the first token.
     ``num_drafted`` and ``num_accepted`` draft tokens (0 without speculation) come with the last output.
-    ``error`` (a code of shared.errors) ends the attempt without an answer.
+    ``error`` (a code of shared.errors) ends the attempt without an answer. ``logprobs`` and
+    ``prompt_logprobs`` are packed rows (``sub100_proto.logprobs``): one for each of ``token_ids`` if the work
+    asks for them, and with the first output one for each prompt token but the first.
     """
 
     attempt: str
@@ -80,6 +84,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compute_ms: float = 0.0
     num_drafted: int = 0
     num_accepted: int = 0
+    logprobs: bytes = b""
+    prompt_logprobs: bytes = b""
 
     @property
     def is_last(self) -> bool:

@@ -17,6 +17,7 @@ CLIENT_CODES: Final = {
     "invalid_json": 400,
     "invalid_type": 400,
     "invalid_value": 400,
+    "invalid_grammar": 400,
     "missing_required_parameter": 400,
     "unsupported_parameter": 400,
     "unsupported_value": 400,

@@ -72,6 +72,9 @@ class Rig(msgspec.Struct):
     reference: Engine | None = None
     vocab_size: int = 1000
     timeout_s: float = 10.0
+    text: Callable[[list[int]], str] = lambda ids: bytes(ids).decode()
+    is_model: bool = False
+    """Whether probabilities decide what comes."""
 
     def prompt(self, num_tokens: int) -> list[int]:
         """Token ids that no other test has used."""

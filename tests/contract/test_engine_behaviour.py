@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.speculation_suite")
+pytest.register_assert_rewrite(
+    "tests.contract.engine_suite", "tests.contract.speculation_suite", "tests.contract.answer_shapes"
+)
 
+from tests.contract.answer_shapes import AnswerShapes  # noqa: E402
 from tests.contract.engine_suite import EngineBehaviour, Rig  # noqa: E402
 from tests.contract.speculation_suite import SpeculationBehaviour  # noqa: E402
 
@@ -59,3 +62,7 @@ class TestSpeculatingSimEngine(EngineBehaviour, SpeculationBehaviour):
     """Its answers do not depend on draws, so that all of the first suite holds, seeds included."""
 
     decode = SPECULATING
+
+
+class TestSimAnswers(AnswerShapes):
+    pass

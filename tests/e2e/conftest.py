@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from tests.e2e.system import ENGINE, PATIENT
 from tests.stack import Stack, running_stack
+from tokenizers import Tokenizer
 
 from sub100_engine.api import KvChange
 from sub100_local.tiny_model import make
@@ -90,7 +91,7 @@ def vllm_config(tiny_llama: Path, runtime_base: Path) -> "VllmConfig":
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def rig(vllm_config: "VllmConfig") -> "AsyncIterator[Rig]":
+async def rig(vllm_config: "VllmConfig", tiny_llama: Path) -> "AsyncIterator[Rig]":
     from tests.contract.engine_suite import Rig
 
     from sub100_engine.vllm.engine import VllmEngine
@@ -102,4 +103,15 @@ async def rig(vllm_config: "VllmConfig") -> "AsyncIterator[Rig]":
         for engine in engines:
             infos.append(await engine.start(changes.append if engine is engines[0] else lambda _: None))
             stack.push_async_callback(engine.stop)
-        yield Rig(engines[0], engines[1], infos[0], changes, engines[2], vocab_size=4000, timeout_s=30.0)
+        tokenizer = Tokenizer.from_file(str(tiny_llama / "tokenizer.json"))
+        yield Rig(
+            engines[0],
+            engines[1],
+            infos[0],
+            changes,
+            engines[2],
+            vocab_size=4000,
+            timeout_s=30.0,
+            text=tokenizer.decode,
+            is_model=True,
+        )

@@ -2,8 +2,9 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.engine_suite")
+pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.answer_shapes")
 
+from tests.contract.answer_shapes import AnswerShapes  # noqa: E402
 from tests.contract.engine_suite import EngineBehaviour  # noqa: E402
 
 pytestmark = [
@@ -15,4 +16,8 @@ pytestmark = [
 
 
 class TestVllmEngine(EngineBehaviour):
+    pass
+
+
+class TestVllmAnswers(AnswerShapes):
     pass

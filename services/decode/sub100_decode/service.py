@@ -23,8 +23,11 @@ class DecodeRole:
         stream.tokens.extend(output.token_ids)
         stream.finish_reason = output.finish_reason
         ids = tuple(output.token_ids)
+        if output.logprobs or output.prompt_logprobs:
+            stream.keep_logprobs(output.logprobs, output.prompt_logprobs)
         if not is_first:
-            streams.send(stream, Tokens(stream.attempt, position, ids, output.finish_reason))
+            event = Tokens(stream.attempt, position, ids, output.finish_reason, logprobs=output.logprobs)
+            streams.send(stream, event)
             return
         timing = Timing(output.queue_ms, output.transfer_ms, output.compute_ms)
         streams.send(
@@ -37,5 +40,7 @@ class DecodeRole:
                 timing,
                 output.cached_tokens,
                 output.transferred_tokens,
+                output.logprobs,
+                output.prompt_logprobs,
             ),
         )

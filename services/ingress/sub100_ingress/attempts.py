@@ -85,9 +85,7 @@ class Attempt:
                 if end < self._position or (end == self._position and not event.finish_reason):
                     return
                 if position < self._position:
-                    event = msgspec.structs.replace(
-                        event, ids=ids[self._position - position :], position=self._position
-                    )
+                    event = _tail(event, self._position - position)
                 self._position = end
                 self._gap_asked = False
                 self.gap_at = None
@@ -164,6 +162,17 @@ class Attempt:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _tail(event: Tokens, num_known: int) -> Tokens:
+    """The event without its first tokens."""
+    row_bytes = len(event.logprobs) // max(1, len(event.ids))
+    return msgspec.structs.replace(
+        event,
+        ids=event.ids[num_known:],
+        position=event.position + num_known,
+        logprobs=event.logprobs[num_known * row_bytes :],
+    )
 
 
 class AttemptTable:

@@ -32,5 +32,6 @@ class PrefillRole:
                 Timing(output.queue_ms, output.transfer_ms, output.compute_ms),
                 output.kv,
                 output.finish_reason,
+                output.logprobs,
             ),
         )

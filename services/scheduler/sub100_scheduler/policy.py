@@ -161,12 +161,14 @@ class _Scorer:
         self._chance = chance
 
     def best_of(self, field: _Field) -> _Option | None:
-        """The pool's best pair; decode alone for a stream that goes on, for a pool without prefill
-        workers, and where the decode worker holds nearly all of the prompt."""
+        """The pool's best pair; decode alone for a stream that goes on, where it is asked for, for a pool
+        without prefill workers, and where the decode worker holds nearly all of the prompt."""
         if not field.decodes:
             return None
         decode = self._pick([self._score_decode(worker) for worker in field.decodes], NEAR_PRESSURE)
-        is_alone = self._request.num_output_tokens > 0 or not (field.prefills or field.full_prefills)
+        request = self._request
+        is_alone = request.num_output_tokens > 0 or request.decode_alone
+        is_alone = is_alone or not (field.prefills or field.full_prefills)
         if is_alone or self._holds_nearly_all(decode):
             return _Option(None, decode, self._ttft_ms(decode.worker, decode.cached_tokens))
         if not field.prefills:

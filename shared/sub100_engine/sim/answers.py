@@ -16,6 +16,8 @@ import msgspec
 from sub100_engine.api import EngineStartError, Work
 from sub100_proto import tokens
 
+from . import structured
+
 _TEXT: Final = (
     "The nearest region answers first, and the rest of the fleet never hears of it.",
     " A short prompt fits into one block, while a long one is computed in chunks beside the others.",
@@ -47,17 +49,24 @@ class AnswerSource(Protocol):
     vocab_size: int
 
     def open(self, work: Work) -> Answer:
-        """The answer to one attempt."""
+        """The answer to one attempt; raises structured.NoInstance."""
         ...
 
 
 class CannedAnswers:
-    """Sentences, one after the other; the prompt decides with which to begin and when to end."""
+    """Sentences, one after the other; the prompt decides with which to begin and when to end. ``encode``
+    makes tokens of what a structured answer says."""
 
     def __init__(
-        self, sentences: Sequence[Sequence[int]], vocab_size: int, min_tokens: int, max_tokens: int
+        self,
+        sentences: Sequence[Sequence[int]],
+        vocab_size: int,
+        min_tokens: int,
+        max_tokens: int,
+        encode: Callable[[str], Sequence[int]] = str.encode,
     ) -> None:
         self.vocab_size = vocab_size
+        self._encode = encode
         self._ids = [token for sentence in sentences for token in sentence]
         if not self._ids:
             raise EngineStartError("the canned answer has no tokens")
@@ -70,6 +79,9 @@ class CannedAnswers:
         self._span = max_tokens - min_tokens + 1
 
     def open(self, work: Work) -> Answer:
+        if work.sampling.structured is not None:
+            ids = self._encode(structured.example(work.sampling.structured))
+            return Answer(ids, len(ids))
         draw = int.from_bytes(_digest(work), "little")
         draw, index = divmod(draw, len(self._starts))
         drawn = Answer(self._ids, self._min + draw % self._span, self._starts[index])
@@ -111,8 +123,13 @@ def readable(tokenizer: str, answer_file: str, min_tokens: int, max_tokens: int)
         encoder = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except Exception as error:  # tokenizers raises bare Exception
         raise EngineStartError(f"cannot read the sim's tokenizer or answers: {error}") from error
-    sentences = [encoder.encode(line, add_special_tokens=False).ids for line in text]
-    return CannedAnswers([ids for ids in sentences if ids], encoder.get_vocab_size(), min_tokens, max_tokens)
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = encoder.encode(text, add_special_tokens=False).ids
+        return ids
+
+    sentences = [ids for line in text if (ids := encode(line))]
+    return CannedAnswers(sentences, encoder.get_vocab_size(), min_tokens, max_tokens, encode)
 
 
 def _is_free(work: Work) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sub100_engine.api import EngineInfo, EngineStartError, KvListener, Output, Sink, Work
+from sub100_proto import logprobs
 from sub100_proto.fleet import Load
 from sub100_proto.kv import KvHandle
 
@@ -26,8 +27,10 @@ from .kv_pull import KvPuller
 from .kv_wire import KvListener as KvServer
 from .kv_wire import KvUnavailable, kv_payload
 from .leases import LeaseBook
+from .sampling import Choice, rows
 from .sequence import Sequence
 from .speculation import Acceptance
+from .structured import NoInstance
 from .timing import TimingModel
 
 _log = logging.getLogger(__name__)
@@ -160,20 +163,29 @@ class SimEngine:
         self._puller.close()
         await self._server.stop()
 
+    @property
+    def _vocab_size(self) -> int:
+        assert self._answers is not None
+        return self._answers.vocab_size
+
     # -- submitting and ending
 
     def _submit(self, work: Work, sink: Sink, *, is_prefill: bool) -> None:
-        fault = self._refusal(work)
+        fault, answer = self._refusal(work), None
+        if fault is None and self._answers is not None:
+            try:
+                answer = self._answers.open(work)
+            except NoInstance as error:
+                fault = _error(work, "invalid_grammar", str(error))
         if fault is not None:
             # Not from inside the call: a sink is told on the loop, like everything else.
             self._refused[work.attempt] = asyncio.get_running_loop().call_soon(
                 self._tell_refused, sink, fault
             )
             return
-        assert self._answers is not None
-        sequence = Sequence(
-            work, sink, self._answers.open(work), is_prefill=is_prefill, now=self._clock.now()
-        )
+        assert answer is not None
+        choice = Choice.of(work.sampling, self._vocab_size)
+        sequence = Sequence(work, sink, answer, choice, is_prefill=is_prefill, now=self._clock.now())
         self._sequences[work.attempt] = sequence
         self._batch.add(sequence)
         self._work_came.set()
@@ -184,7 +196,6 @@ class SimEngine:
 
     def _refusal(self, work: Work) -> Output | None:
         """Why the engine will not even try; None if it will."""
-        assert self._answers is not None
         known = [*work.prompt, *work.output]
         if self._is_dead:
             return _error(work, "worker_lost", "the engine is dead or stopped")
@@ -194,7 +205,7 @@ class SimEngine:
             return _error(work, "invalid_value", "nothing to compute")
         if len(known) >= self._config.max_model_len:
             return _error(work, "context_length_exceeded", f"{len(known)} tokens")
-        if min(known) < 0 or max(known) >= self._answers.vocab_size:
+        if min(known) < 0 or max(known) >= self._vocab_size:
             return _error(work, "invalid_value", "a token id outside the vocabulary")
         return None
 
@@ -281,7 +292,7 @@ class SimEngine:
         sampling = sequence.work.sampling
         position = sequence.num_output
         is_over = position >= sequence.answer.length and not sampling.ignore_eos
-        token = sequence.answer.token(position)
+        token = sequence.next_token()
         if position >= sampling.min_tokens and (is_over or token in sampling.stop_token_ids):
             return token, "stop"
         num_known = len(sequence.tokens) + 1
@@ -311,10 +322,26 @@ class SimEngine:
             compute_ms=(now - (sequence.pulled_at or scheduled_at)) * 1e3 if first else 0.0,
             num_drafted=sequence.num_drafted if finish_reason else 0,
             num_accepted=sequence.num_accepted if finish_reason else 0,
+            logprobs=self._logprobs(sequence, len(ids)),
+            prompt_logprobs=self._prompt_logprobs(sequence) if first else b"",
         )
         if finish_reason or hands_over:
             self._end(sequence)
         sequence.sink(output)
+
+    def _logprobs(self, sequence: Sequence, num_new: int) -> bytes:
+        """Rows of the newest tokens, if they are asked for."""
+        num_top = sequence.work.sampling.logprobs
+        if num_top is None or not num_new:
+            return b""
+        end = len(sequence.tokens)
+        return logprobs.pack(rows(sequence.tokens, end - num_new, end, num_top, self._vocab_size))
+
+    def _prompt_logprobs(self, sequence: Sequence) -> bytes:
+        num_top = sequence.work.sampling.prompt_logprobs
+        if num_top is None:
+            return b""
+        return logprobs.pack(rows(sequence.tokens, 1, sequence.num_prompt, num_top, self._vocab_size))
 
     def _die(self, reason: str) -> None:
         self._is_dead = True

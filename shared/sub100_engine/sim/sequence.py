@@ -5,6 +5,7 @@ from sub100_proto import blocks, tokens
 
 from .answers import Answer
 from .block_pool import Block
+from .sampling import Choice
 
 
 class Sequence:
@@ -14,6 +15,7 @@ class Sequence:
         "answer",
         "blocks",
         "cached_tokens",
+        "choice",
         "hashes",
         "is_done",
         "is_prefill",
@@ -34,10 +36,20 @@ class Sequence:
         "work",
     )
 
-    def __init__(self, work: Work, sink: Sink, answer: Answer, *, is_prefill: bool, now: float) -> None:
+    def __init__(
+        self,
+        work: Work,
+        sink: Sink,
+        answer: Answer,
+        choice: Choice | None = None,
+        *,
+        is_prefill: bool,
+        now: float,
+    ) -> None:
         self.work = work
         self.sink = sink
         self.answer = answer
+        self.choice = choice
         self.is_prefill = is_prefill
         self.tokens = [*work.prompt, *work.output]
         self.hashes: list[bytes] = []
@@ -66,6 +78,13 @@ class Sequence:
     @property
     def num_output(self) -> int:
         return len(self.tokens) - len(self.work.prompt)
+
+    def next_token(self) -> int:
+        """What comes after the tokens so far."""
+        wanted = self.answer.token(self.num_output)
+        if self.choice is None:
+            return wanted
+        return self.choice.pick(wanted, self.tokens[self.num_prompt :])
 
     @property
     def num_pending(self) -> int:

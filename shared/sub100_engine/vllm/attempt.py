@@ -4,12 +4,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from vllm.exceptions import VLLMValidationError
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from sub100_engine.api import Output, Sink, Work
 from sub100_proto.kv import KvHandle
 
 from . import speculative
+from .logprobs import packed, packed_prompt
 from .orders import TransferReport
 
 if TYPE_CHECKING:
@@ -67,14 +69,20 @@ class Attempt:
                 handle = _handle(output.kv_transfer_params) if reason == "length" else None
                 if not ids and not reason:
                     continue
-                first = {} if self.has_told else await self._first(output)
+                fields = {} if self.has_told else await self._first(output)
+                if completion.logprobs is not None:
+                    num_top = self.work.sampling.logprobs or 0
+                    fields["logprobs"] = packed(completion.logprobs, num_top, len(ids))
                 if reason:
-                    first |= speculative.counts(completion)
-                self.tell(token_ids=ids, finish_reason="" if handle else reason, kv=handle, **first)
+                    fields |= speculative.counts(completion)
+                self.tell(token_ids=ids, finish_reason="" if handle else reason, kv=handle, **fields)
                 if handle or reason:
                     return handle
         except EngineDeadError:
             self.tell(error="engine_error", reason="the engine core is dead")
+        except VLLMValidationError as error:
+            code = "invalid_value" if self.work.sampling.structured is None else "invalid_grammar"
+            self.tell(error=code, reason=_public(error))
         except Exception as error:
             # vLLM's text may quote the request, so only the kind of error is told
             self.tell(error="engine_error", reason=type(error).__name__)
@@ -88,6 +96,9 @@ class Attempt:
             if report is not None and report.outcome != "pulled":
                 self.tell(error=report.outcome, reason=report.reason, transfer_ms=report.duration_ms)
                 return
+        if reason == "error" and self.work.sampling.structured is not None and not self.has_told:
+            self.tell(error="invalid_grammar", reason="the grammar cannot be compiled")
+            return
         self.tell(error="engine_error", reason=f"the engine ended the request: {reason}")
 
     async def _wait_for_report(self) -> TransferReport | None:
@@ -107,12 +118,20 @@ class Attempt:
             "transferred_tokens": transferred,
             "transfer_ms": transfer_ms,
         }
+        if output.prompt_logprobs:
+            num_top = self.work.sampling.prompt_logprobs or 0
+            fields["prompt_logprobs"] = packed_prompt(output.prompt_logprobs, num_top)
         metrics = output.metrics
         if metrics is not None and metrics.scheduled_ts:
             queued_ms = (metrics.scheduled_ts - metrics.queued_ts) * 1e3
             fields["queue_ms"] = max(0.0, queued_ms - transfer_ms)
             fields["compute_ms"] = (metrics.first_token_ts - metrics.scheduled_ts) * 1e3
         return fields
+
+
+def _public(error: VLLMValidationError) -> str:
+    """What is wrong with a grammar, without what vLLM quotes of the request after it."""
+    return str(error).partition(": ")[0][:200]
 
 
 def _handle(params: dict[str, Any] | None) -> KvHandle | None:

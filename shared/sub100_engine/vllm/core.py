@@ -9,9 +9,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import msgspec
-from vllm.config import KVEventsConfig, KVTransferConfig
+from vllm.config import KVEventsConfig, KVTransferConfig, StructuredOutputsConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.v1.engine.async_llm import AsyncLLM
+
+from sub100_proto.sampling import MAX_LOGPROBS
 
 from . import connector, core_output, environment
 from .config import VllmConfig
@@ -137,6 +139,9 @@ def engine_args(config: VllmConfig, runtime: RuntimeDir, key: bytes, events_endp
         enable_prefix_caching=True,
         enable_chunked_prefill=True,
         enforce_eager=True,
+        max_logprobs=MAX_LOGPROBS,
+        # one backend: it is chosen for an engine's life by the first request that has a grammar
+        structured_outputs_config=StructuredOutputsConfig(backend="xgrammar"),
         distributed_executor_backend=InlineExecutor,
         disable_log_stats=True,
         enable_log_requests=False,

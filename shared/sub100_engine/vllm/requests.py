@@ -1,10 +1,12 @@
 """Work -> vLLM's request, and what is wrong with work that vLLM must not even see. Pure."""
 
+from typing import Any
+
 import msgspec
-from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
 from sub100_engine.api import Work
-from sub100_proto.sampling import Sampling
+from sub100_proto.sampling import Sampling, Structured
 
 from .orders import RequestParams
 
@@ -26,7 +28,7 @@ def fault(work: Work, max_model_len: int, vocab_size: int) -> tuple[str, str] | 
 
 def sampling_params(sampling: Sampling, params: RequestParams, *, max_tokens: int) -> SamplingParams:
     """``max_tokens`` counts the output that ``params`` brings along. Raises ValueError for odd values."""
-    return SamplingParams(
+    made = SamplingParams(
         max_tokens=max_tokens,
         min_tokens=min(sampling.min_tokens, max_tokens),
         temperature=sampling.temperature,
@@ -41,8 +43,36 @@ def sampling_params(sampling: Sampling, params: RequestParams, *, max_tokens: in
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,
         skip_clone=True,
+        min_p=sampling.min_p,
+        logit_bias=sampling.logit_bias or None,
+        allowed_token_ids=list(sampling.allowed_token_ids) or None,
+        logprobs=sampling.logprobs,
+        prompt_logprobs=sampling.prompt_logprobs,
+        flat_logprobs=True,
+        structured_outputs=_structured(sampling.structured),
         extra_args={"kv_transfer_params": msgspec.to_builtins(params)},
     )
+    if sampling.bad_words:  # tokenised at ingress; vLLM would tokenise words
+        made._bad_words_token_ids = [list(word) for word in sampling.bad_words]
+    return made
+
+
+def _structured(structured: Structured | None) -> StructuredOutputsParams | None:
+    if structured is None:
+        return None
+    fields: dict[str, Any]
+    match structured.kind:
+        case "json_object":
+            fields = {"json_object": True}
+        case "json_schema":
+            fields = {"json": structured.spec}
+        case "regex":
+            fields = {"regex": structured.spec}
+        case "choice":
+            fields = {"choice": msgspec.json.decode(structured.spec, type=list[str])}
+        case "grammar":
+            fields = {"grammar": structured.spec}
+    return StructuredOutputsParams(**fields)
 
 
 def ends_after_one_token(work: Work, max_model_len: int) -> bool:

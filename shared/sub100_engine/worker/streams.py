@@ -21,12 +21,23 @@ Publish = Callable[[str, bytes], Awaitable[None]]
 _MAX_KEPT_STREAMS: Final = 1024
 _MAX_KEPT_TOKENS: Final = 65_536
 _MAX_UNSENT_EVENTS: Final = 16_384
+_TOKEN_BYTES: Final = 36
+"""A token id as a Python int in a list."""
 
 
 class Stream:
     """One attempt's way to its ingress, and the tokens that it may have to send again."""
 
-    __slots__ = ("attempt", "events", "finish_reason", "first_position", "only_event", "tokens")
+    __slots__ = (
+        "attempt",
+        "events",
+        "finish_reason",
+        "first_position",
+        "logprobs",
+        "only_event",
+        "prompt_logprobs",
+        "tokens",
+    )
 
     def __init__(self, attempt: str, events: str, first_position: int) -> None:
         self.attempt = attempt
@@ -34,6 +45,9 @@ class Stream:
         self.first_position = first_position
         self.tokens: list[int] = []
         self.finish_reason = ""
+        self.logprobs: bytearray | None = None
+        """A row for each of ``tokens``, where they were asked for."""
+        self.prompt_logprobs = b""
         self.only_event: FirstToken | Failed | None = None
         """What is sent again instead of tokens: a prefill's one event, or how the attempt failed."""
 
@@ -41,6 +55,30 @@ class Stream:
     def position(self) -> int:
         """The output position of the next token."""
         return self.first_position + len(self.tokens)
+
+    @property
+    def cost(self) -> int:
+        """What keeping it takes, in tokens' worth of memory."""
+        return len(self.tokens) + (len(self.logprobs or b"") + len(self.prompt_logprobs)) // _TOKEN_BYTES
+
+    def keep_logprobs(self, rows: bytes, prompt_rows: bytes) -> None:
+        if self.logprobs is None:
+            self.logprobs = bytearray()
+        self.logprobs += rows
+        if prompt_rows:
+            self.prompt_logprobs = prompt_rows
+
+    def again(self, position: int) -> Tokens:
+        """What was told from an output position on."""
+        start = position - self.first_position
+        ids = tuple(self.tokens[start:])
+        rows = b""
+        if self.logprobs and ids:
+            rows = bytes(self.logprobs[start * (len(self.logprobs) // len(self.tokens)) :])
+        prompt_rows = b"" if start else self.prompt_logprobs
+        return Tokens(
+            self.attempt, position, ids, self.finish_reason, logprobs=rows, prompt_logprobs=prompt_rows
+        )
 
 
 class Streams:
@@ -88,10 +126,10 @@ class Streams:
         if self._live.pop(stream.attempt, None) is None:
             return
         self._ended[stream.attempt] = stream
-        self._num_kept_tokens += len(stream.tokens)
+        self._num_kept_tokens += stream.cost
         while len(self._ended) > _MAX_KEPT_STREAMS or self._num_kept_tokens > _MAX_KEPT_TOKENS:
             _, oldest = self._ended.popitem(last=False)
-            self._num_kept_tokens -= len(oldest.tokens)
+            self._num_kept_tokens -= oldest.cost
 
     def live(self) -> list[Stream]:
         return list(self._live.values())
@@ -108,9 +146,9 @@ class Streams:
             return True
         if stream is None or position < stream.first_position:
             return False
-        ids = tuple(stream.tokens[position - stream.first_position :])
-        if ids or stream.finish_reason:
-            self.send(stream, Tokens(attempt, position, ids, stream.finish_reason))
+        again = stream.again(position)
+        if again.ids or again.finish_reason:
+            self.send(stream, again)
         return True
 
     def send_unsent(self) -> None:
