@@ -163,13 +163,16 @@ class AnswerShapes:
 
     async def test_choice_is_one_of_them(self, rig: Rig) -> None:
         prompt = rig.prompt(40)
-        fields = {"structured": {"kind": "choice", "spec": '["left", "right"]'}, "max_tokens": 20}
+        fields: dict[str, Any] = {
+            "structured": {"kind": "choice", "spec": '["left", "right"]'},
+            "max_tokens": 20,
+        }
         first, kv = await rig.handed_over(prompt, **fields)
         rest = await rig.decoded(rig.work(prompt, output=[first], kv=kv, **fields))
         assert rig.text([first, *rest.ids]) in ("left", "right")
 
     async def test_json_object_begins_as_one(self, rig: Rig) -> None:
-        fields = {"structured": {"kind": "json_object"}, "max_tokens": 16}
+        fields: dict[str, Any] = {"structured": {"kind": "json_object"}, "max_tokens": 16}
         told = await rig.decoded(rig.work(rig.prompt(40), **fields))
         assert rig.text(told.ids).lstrip().startswith("{")
 

@@ -196,3 +196,13 @@ async def test_attempt_that_the_engine_refuses_as_wrong_is_not_tried_elsewhere()
     with pytest.raises(AttemptLost) as lost:
         await a.next()
     assert (lost.value.code, lost.value.elsewhere) == ("invalid_value", False)
+
+
+async def test_log_probabilities_of_known_tokens_are_dropped_with_them() -> None:
+    a = attempt()
+    a.accept(Tokens("", 0, (10, 11), logprobs=b"AAAAAAAABBBBBBBB"))
+    a.accept(Tokens("", 1, (11, 12, 13), logprobs=b"BBBBBBBBCCCCCCCCDDDDDDDD"))
+    await a.next()
+    rest = await a.next()
+    assert isinstance(rest, Tokens)
+    assert (rest.position, rest.ids, rest.logprobs) == (2, (12, 13), b"CCCCCCCCDDDDDDDD")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sub100_ingress.cache_key import CacheKey, cache_key, is_cacheable, normalise
 from sub100_ingress.keys import Tenant
 from sub100_ingress.openai_request import GenerationRequest, parse_chat, parse_completion
-from sub100_proto.sampling import Sampling
+from sub100_proto.sampling import Sampling, Structured
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "Is Café open?"}
@@ -223,6 +223,13 @@ def test_key_differs_for_any_one_sampling_field(data: st.DataObject) -> None:
         "stop_token_ids": st.lists(st.integers(0, 9), max_size=3).map(tuple),
         "ignore_eos": st.booleans(),
         "max_tokens": st.integers(0, 9),
+        "min_p": st.floats(0, 1),
+        "logit_bias": st.dictionaries(st.integers(0, 9), st.floats(-100, 100), max_size=3),
+        "bad_words": st.lists(st.tuples(st.integers(0, 9)), max_size=3).map(tuple),
+        "allowed_token_ids": st.lists(st.integers(0, 9), max_size=3).map(tuple),
+        "logprobs": st.none() | st.integers(0, 20),
+        "prompt_logprobs": st.none() | st.integers(0, 20),
+        "structured": st.none() | st.builds(Structured, kind=st.just("regex"), spec=st.text(max_size=3)),
     }
     assert set(values) == set(Sampling.__struct_fields__), "a new sampling field needs a strategy here"
     base = chat().sampling
@@ -248,6 +255,10 @@ def test_normalise_is_idempotent_and_keeps_case(value: str) -> None:
         (chat(temperature=None), "deterministic", False),
         (chat(temperature=0.01), "deterministic", False),
         (chat(), "all", True),
+        (chat(temperature=0, response_format={"type": "json_object"}), "all", False),
+        (chat(temperature=0, n=2), "all", False),
+        (chat(temperature=0, logprobs=True), "all", False),
+        (chat(temperature=0, prompt_logprobs=0), "all", False),
     ],
 )
 def test_cacheable_follows_the_policy(request_: GenerationRequest, policy: Any, expected: bool) -> None:

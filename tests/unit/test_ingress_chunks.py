@@ -88,7 +88,9 @@ def test_delta_carries_any_text_as_valid_utf8_on_one_line(text: str) -> None:
 
 
 def test_chat_body_has_openai_shape_and_no_tool_calls() -> None:
-    body = json.loads(writer(ChatChunks).body("hi", "stop", USAGE, json.dumps(ACCOUNT).encode()))
+    body = json.loads(
+        (w := writer(ChatChunks)).body([w.whole("hi", "stop")], USAGE, sub100=json.dumps(ACCOUNT).encode())
+    )
     assert body.pop("id").startswith("chatcmpl-req-1-")
     assert body == {
         "object": "chat.completion",
@@ -108,7 +110,11 @@ def test_chat_body_has_openai_shape_and_no_tool_calls() -> None:
 
 
 def test_completion_body_has_openai_shape() -> None:
-    body = json.loads(writer(CompletionChunks).body("hi", "length", USAGE, json.dumps(ACCOUNT).encode()))
+    body = json.loads(
+        (w := writer(CompletionChunks)).body(
+            [w.whole("hi", "length")], USAGE, sub100=json.dumps(ACCOUNT).encode()
+        )
+    )
     assert body["choices"] == [{"index": 0, "text": "hi", "logprobs": None, "finish_reason": "length"}]
     assert (body["object"], body["usage"]) == ("text_completion", USAGE_JSON)
 

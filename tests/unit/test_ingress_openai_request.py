@@ -5,7 +5,7 @@ import pytest
 
 from sub100_ingress.messages import ChatMessage, ToolCall
 from sub100_ingress.openai_request import GenerationRequest, parse_chat, parse_completion
-from sub100_proto.sampling import Sampling
+from sub100_proto.sampling import Sampling, Structured
 from sub100_shared.errors import ClientError
 
 USER = {"role": "user", "content": "hi"}
@@ -75,6 +75,61 @@ def test_chat_keeps_every_supported_field() -> None:
     assert request.include_usage
 
 
+def test_chat_keeps_what_shapes_and_constrains_the_answer() -> None:
+    request = chat(
+        n=4,
+        logprobs=True,
+        top_logprobs=20,
+        prompt_logprobs=2,
+        min_p=0.25,
+        logit_bias={"7": -100, "8": 2.5},
+        bad_words=["a b", "c", "c"],
+        allowed_token_ids=[7, 8],
+        response_format={"type": "json_object"},
+    )
+    assert request.engine_sampling(3, ((1, 2), (3,))) == Sampling(
+        max_tokens=3,
+        logprobs=20,
+        prompt_logprobs=2,
+        min_p=0.25,
+        logit_bias={7: -100.0, 8: 2.5},
+        bad_words=((1, 2), (3,)),
+        allowed_token_ids=(7, 8),
+        structured=Structured(kind="json_object"),
+    )
+    assert (request.n, request.bad_words, request.prompt_top) == (4, ("a b", "c"), 2)
+    assert request.structured_param == "response_format"
+
+
+@pytest.mark.parametrize(
+    ("fields", "num_top"), [({"logprobs": True}, 0), ({"logprobs": True, "top_logprobs": 3}, 3), ({}, None)]
+)
+def test_chat_asks_for_logprobs_with_and_without_alternatives(
+    fields: dict[str, Any], num_top: int | None
+) -> None:
+    assert chat(**fields).sampling.logprobs == num_top
+
+
+def test_completion_scores_an_echoed_prompt_as_it_scores_the_answer() -> None:
+    def asked(**fields: Any) -> tuple[int | None, int | None, bool]:
+        request = completion(echo=True, **fields)
+        return request.sampling.logprobs, request.sampling.prompt_logprobs, request.is_decode_alone
+
+    assert asked() == (None, None, False)
+    assert asked(logprobs=2) == (2, 2, True)
+    assert asked(logprobs=2, prompt_logprobs=5) == (2, 5, True)
+
+
+def test_several_answers_and_scored_prompts_are_for_one_worker() -> None:
+    assert not chat(logprobs=True).is_decode_alone
+    assert chat(n=2).is_decode_alone
+    assert chat(prompt_logprobs=0).is_decode_alone
+
+
+def test_chat_refuses_prompt_logprobs_with_stream() -> None:
+    assert refusal(chat, prompt_logprobs=1, stream=True).param == "prompt_logprobs"
+
+
 def test_chat_takes_top_k_of_minus_one_as_off() -> None:
     assert chat(top_k=-1).sampling.top_k == 0
 
@@ -128,35 +183,16 @@ UNSUPPORTED: list[dict[str, Any]] = [
     {"tool_choice": {"type": "function", "function": {"name": "f"}}},
     {"functions": [{"name": "f"}]},
     {"function_call": {"name": "f"}},
-    {"response_format": {"type": "json_object"}},
-    {"response_format": {"type": "not-a-type"}},
-    {"response_format": {"type": "text", "schema": {}}},
-    {"response_format": {}},
-    {"response_format": False},
-    {"logprobs": True},
-    {"logprobs": 0},
-    {"top_logprobs": 1_000_000},
-    {"prompt_logprobs": -1},
-    {"n": 2},
-    {"n": 100_000},
     {"best_of": 3},
-    {"logit_bias": {"50256": -100}},
     {"modalities": ["text", "audio"]},
     {"audio": {"voice": "x"}},
     {"prediction": {"type": "content", "content": "x"}},
     {"reasoning_effort": "high"},
     {"reasoning": {"effort": "low"}},
-    {"structured_outputs": {"json": ""}},
-    {"structured_outputs": {"json_object": False}},
-    {"guided_choice": []},
-    {"guided_json": {}},
-    {"guided_regex": "(a+)+$"},
     {"chat_template": "{{ messages }}"},
     {"chat_template_kwargs": {"enable_thinking": True}},
     {"continue_final_message": True},
-    {"min_p": 0.1},
     {"use_beam_search": True},
-    {"bad_words": ["x"]},
     {"echo": True},
 ]
 
@@ -170,11 +206,7 @@ def test_chat_names_the_known_field_that_is_not_served(fields: dict[str, Any]) -
 @pytest.mark.parametrize(
     "fields",
     [
-        {"echo": True},
-        {"echo": True, "max_tokens": 1},
         {"suffix": "x"},
-        {"logprobs": 0},
-        {"logprobs": 10**6},
         {"best_of": 2},
     ],
     ids=str,
@@ -196,7 +228,7 @@ WRONG_VALUES: dict[tuple[str, str], list[Any]] = {
     ("repetition_penalty", "invalid_value"): [0, -1, 11],
     ("seed", "invalid_value"): [2**63, -(2**63) - 1, 2**70],
     ("seed", "invalid_type"): [1.5],
-    ("n", "invalid_value"): [0, -1],
+    ("n", "invalid_value"): [0, -1, 17, 100_000],
     ("n", "invalid_type"): ["1"],
     ("stop", "invalid_value"): ["", ["a"] * 5, ["x"] * 10_000, "x" * 1025],
     ("stop", "invalid_type"): [5],
@@ -205,6 +237,15 @@ WRONG_VALUES: dict[tuple[str, str], list[Any]] = {
     ("top_k", "invalid_value"): [-2],
     ("min_tokens", "invalid_value"): [-1],
     ("stop_token_ids", "invalid_value"): [[1] * 65],
+    ("logprobs", "invalid_type"): [0, 5, "yes"],
+    ("top_logprobs", "invalid_value"): [3, -1, 21, 1_000_000],
+    ("prompt_logprobs", "invalid_value"): [-1, 21],
+    ("min_p", "invalid_value"): [-0.1, 1.1],
+    ("logit_bias", "invalid_value"): [{"5": 101}, {"5": -101}, {str(i): 1 for i in range(301)}],
+    ("logit_bias", "invalid_type"): [{"x": 1}, {"5": "1"}, [5], {"1.5": 0}],
+    ("bad_words", "invalid_value"): [["x"] * 65],
+    ("bad_words", "invalid_type"): ["x"],
+    ("allowed_token_ids", "invalid_value"): [[], [1] * 4097],
     ("model", "invalid_value"): [""],
     ("model", "invalid_type"): [5],
     ("messages", "invalid_value"): [[]],
@@ -226,6 +267,8 @@ def test_chat_names_the_field_with_a_wrong_value(field: str, value: Any, code: s
         ("stop", ["a", ""], "stop[1]"),
         ("stop", ["a", 5], "stop[1]"),
         ("stop_token_ids", [1, -1], "stop_token_ids[1]"),
+        ("bad_words", ["a", ""], "bad_words[1]"),
+        ("allowed_token_ids", [-1], "allowed_token_ids[0]"),
     ],
 )
 def test_chat_names_the_item_with_a_wrong_value(field: str, value: Any, param: str) -> None:

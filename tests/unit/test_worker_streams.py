@@ -131,3 +131,14 @@ async def test_streams_bound_what_waits_for_the_connection(streams: Streams, wir
     streams.send_unsent()
     await flushed(streams)
     assert sum(len(batch.events) for _, batch in wire.sent) == 16_000
+
+
+def test_log_probabilities_are_kept_and_told_again_with_their_tokens() -> None:
+    stream = Stream("a", "events", 3)
+    stream.tokens.extend([7, 8, 9])
+    stream.keep_logprobs(b"AAAAAAAABBBBBBBB", b"prompt!!" * 5)
+    stream.keep_logprobs(b"CCCCCCCC", b"")
+    assert stream.cost == 3 + (24 + 40) // 36
+    assert stream.again(4) == Tokens("a", 4, (8, 9), logprobs=b"BBBBBBBBCCCCCCCC")
+    assert stream.again(6) == Tokens("a", 6, ())
+    assert stream.again(3).prompt_logprobs == b"prompt!!" * 5

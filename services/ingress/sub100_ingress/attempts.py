@@ -32,11 +32,12 @@ def nonce() -> str:
 class AttemptLost(Exception):
     """The worker will not go on with the attempt. ``elsewhere``: another worker may."""
 
-    def __init__(self, worker: WorkerRef, code: str, *, elsewhere: bool) -> None:
+    def __init__(self, worker: WorkerRef, code: str, *, elsewhere: bool, reason: str = "") -> None:
         super().__init__(f"{worker.worker_id}: {code}")
         self.worker = worker
         self.code = code
         self.elsewhere = elsewhere
+        self.reason = reason
 
 
 class Attempt:
@@ -69,8 +70,8 @@ class Attempt:
         """Take an event from the bus: in order, without repeats; past a gap nothing is taken."""
         self.claimed = True
         match event:
-            case Failed(code=code):
-                self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE)
+            case Failed(code=code, reason=reason):
+                self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE, reason=reason)
                 return
             case FirstToken():
                 if self._position > 0:
@@ -125,10 +126,10 @@ class Attempt:
             case Busy(code=code):
                 self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE)
 
-    def lose(self, code: str, *, elsewhere: bool = True) -> None:
+    def lose(self, code: str, *, elsewhere: bool = True, reason: str = "") -> None:
         """Nothing more will come: the reader gets AttemptLost after what has arrived."""
         if self._lost is None and not self.is_over:
-            self._lost = AttemptLost(self.worker, code, elsewhere=elsewhere)
+            self._lost = AttemptLost(self.worker, code, elsewhere=elsewhere, reason=reason)
             self._wake()
 
     def lose_unclaimed(self) -> None:

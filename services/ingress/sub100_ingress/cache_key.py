@@ -76,6 +76,8 @@ def is_cacheable(request: GenerationRequest, policy: CachePolicy) -> bool:
     """
     if policy == "off" or (policy == "deterministic" and request.sampling.temperature != 0):
         return False
+    if request.sampling.logprobs is not None:
+        return False
     return all(getattr(request, field.name) == _default(field) for field in _OTHER_FIELDS)
 
 

@@ -3,15 +3,19 @@
 What repeats over the chunks of a request is encoded once; a delta encodes its text alone.
 """
 
+import copy
 import secrets
 import time
-from typing import Any, ClassVar, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
 from sub100_shared.errors import Sub100Error
 
+from . import logprobs
 from .errors_http import error_body
+from .text import ScoredToken
 
 DONE: Final = b"data: [DONE]\n\n"
 KEEP_ALIVE: Final = b": keep-alive\n\n"
@@ -39,6 +43,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 class ChunkWriter:
     """One answer's events, in this order: ``role``, any ``delta``, one ``final``, ``usage`` if asked, DONE.
+    Each of several answers to one prompt (``at``) has its own role, deltas and final.
 
     The id holds the request's id for whoever searches, and a random part: clients may repeat request
     ids, and a cached answer served twice is two answers. With ``include_usage`` every chunk but the
@@ -49,9 +54,10 @@ class ChunkWriter:
     CHUNK_OBJECT: ClassVar[str]
     BODY_OBJECT: ClassVar[str]
     BEFORE_TEXT: ClassVar[bytes]
-    """A delta's choice up to its text ..."""
+    """A delta's choice from after its index up to its text ..."""
     AFTER_TEXT: ClassVar[bytes]
-    """... and from there on, ``finish_reason: null`` included."""
+    """... and from there on, up to its log probabilities."""
+    AFTER_LOGPROBS: ClassVar[bytes] = b',"finish_reason":null}'
 
     def __init__(
         self, *, request_id: str, model: str, include_usage: bool = False, created: int | None = None
@@ -63,16 +69,28 @@ class ChunkWriter:
         }
         self._start = b"data: " + self._head(self.CHUNK_OBJECT)
         self._end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
-        self._before = self._start + self.BEFORE_TEXT
-        self._after = self.AFTER_TEXT + self._end
+        self._after_logprobs = self.AFTER_LOGPROBS + self._end
+        self._after = self.AFTER_TEXT + b"null" + self._after_logprobs
+        self._index = 0
+        self._before = self._before_text()
+
+    def at(self, index: int) -> Self:
+        """The writer of another answer to the same prompt."""
+        other = copy.copy(self)
+        other._index = index
+        other._before = other._before_text()
+        return other
 
     def role(self) -> bytes:
         """The chunk that opens a stream; empty where the route has none."""
         return b""
 
-    def delta(self, text: str) -> bytes:
-        """A piece of text."""
-        return self._before + _encode(text) + self._after
+    def delta(self, text: str, scored: Sequence[ScoredToken] = ()) -> bytes:
+        """A piece of text, with the log probabilities of its tokens if there are any."""
+        if not scored:
+            return self._before + _encode(text) + self._after
+        shown = _encode(self._logprobs(scored))
+        return self._before + _encode(text) + self.AFTER_TEXT + shown + self._after_logprobs
 
     def final(self, finish_reason: str) -> bytes:
         """The one chunk that has a finish reason, and no text."""
@@ -80,17 +98,29 @@ class ChunkWriter:
 
     def usage(self, usage: Usage, sub100: bytes = b"") -> bytes:
         """The chunk after the final one, without choices. ``sub100``: the JSON object of that name."""
-        return self._start + b'],"usage":' + usage.encode() + _member(sub100) + b"}\n\n"
+        return self._start + b'],"usage":' + usage.encode() + _member("sub100", sub100) + b"}\n\n"
 
-    def body(self, text: str, finish_reason: str, usage: Usage, sub100: bytes = b"") -> bytes:
-        """The whole answer, not streamed."""
-        choice = _encode(self._whole_choice(text, finish_reason))
-        end = b'],"usage":' + usage.encode() + _member(sub100) + b"}"
-        return self._head(self.BODY_OBJECT) + choice + end
+    def whole(self, text: str, finish_reason: str, scored: Sequence[ScoredToken] | None = None) -> bytes:
+        """One whole answer; ``scored`` is None where log probabilities were not asked for."""
+        choice = self._whole_choice(text, finish_reason)
+        if scored is not None:
+            choice["logprobs"] = self._logprobs(scored)
+        return _encode(choice)
+
+    def body(self, answers: Iterable[bytes], usage: Usage, **members: bytes) -> bytes:
+        """Everything, not streamed; ``answers`` come from ``whole``. ``members`` are JSON, or empty."""
+        end = b"".join(_member(name, value) for name, value in members.items())
+        return self._head(self.BODY_OBJECT) + b",".join(answers) + b'],"usage":' + usage.encode() + end + b"}"
+
+    def _before_text(self) -> bytes:
+        return self._start + b'{"index":%d,' % self._index + self.BEFORE_TEXT
 
     def _head(self, kind: str) -> bytes:
         """The object up to the inside of its list of choices."""
         return _encode({"object": kind, **self._identity})[:-1] + b',"choices":['
+
+    def _logprobs(self, scored: Sequence[ScoredToken]) -> dict[str, Any]:
+        raise NotImplementedError
 
     def _final_choice(self, finish_reason: str) -> dict[str, Any]:
         raise NotImplementedError
@@ -105,24 +135,27 @@ class ChatChunks(ChunkWriter):
     ID_PREFIX = "chatcmpl"
     CHUNK_OBJECT = "chat.completion.chunk"
     BODY_OBJECT = "chat.completion"
-    BEFORE_TEXT = b'{"index":0,"delta":{"content":'
-    AFTER_TEXT = b'},"logprobs":null,"finish_reason":null}'
+    BEFORE_TEXT = b'"delta":{"content":'
+    AFTER_TEXT = b'},"logprobs":'
 
     def role(self) -> bytes:
         choice = {
-            "index": 0,
+            "index": self._index,
             "delta": {"role": "assistant", "content": ""},
             "logprobs": None,
             "finish_reason": None,
         }
         return self._start + _encode(choice) + self._end
 
+    def _logprobs(self, scored: Sequence[ScoredToken]) -> dict[str, Any]:
+        return logprobs.chat(scored)
+
     def _final_choice(self, finish_reason: str) -> dict[str, Any]:
-        return {"index": 0, "delta": {}, "logprobs": None, "finish_reason": finish_reason}
+        return {"index": self._index, "delta": {}, "logprobs": None, "finish_reason": finish_reason}
 
     def _whole_choice(self, text: str, finish_reason: str) -> dict[str, Any]:
         message = {"role": "assistant", "content": text, "refusal": None}
-        return {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
+        return {"index": self._index, "message": message, "logprobs": None, "finish_reason": finish_reason}
 
 
 class CompletionChunks(ChunkWriter):
@@ -131,18 +164,21 @@ class CompletionChunks(ChunkWriter):
     ID_PREFIX = "cmpl"
     CHUNK_OBJECT = "text_completion"
     BODY_OBJECT = "text_completion"
-    BEFORE_TEXT = b'{"index":0,"text":'
-    AFTER_TEXT = b',"logprobs":null,"finish_reason":null}'
+    BEFORE_TEXT = b'"text":'
+    AFTER_TEXT = b',"logprobs":'
+
+    def _logprobs(self, scored: Sequence[ScoredToken]) -> dict[str, Any]:
+        return logprobs.completion(scored)
 
     def _final_choice(self, finish_reason: str) -> dict[str, Any]:
-        return {"index": 0, "text": "", "logprobs": None, "finish_reason": finish_reason}
+        return {"index": self._index, "text": "", "logprobs": None, "finish_reason": finish_reason}
 
     def _whole_choice(self, text: str, finish_reason: str) -> dict[str, Any]:
-        return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+        return {"index": self._index, "text": text, "logprobs": None, "finish_reason": finish_reason}
 
 
-def _member(sub100: bytes) -> bytes:
-    return b',"sub100":' + sub100 if sub100 else b""
+def _member(name: str, value: bytes) -> bytes:
+    return b',"%s":%s' % (name.encode(), value) if value else b""
 
 
 def error_event(error: Sub100Error, request_id: str) -> bytes:

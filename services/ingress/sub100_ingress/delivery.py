@@ -4,7 +4,8 @@ The response starts with the first thing there is to say, so that whatever fails
 its own HTTP status. Role chunk and first text leave in one write.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final, Protocol
 
 from sub100_shared.errors import Refused, Sub100Error
@@ -15,6 +16,7 @@ from . import chunks as wire
 from .chunks import ChunkWriter
 from .errors_http import error_body
 from .exchange import Exchange
+from .text import ScoredToken
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
@@ -24,6 +26,9 @@ _SSE_HEADERS: Final[Headers] = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
+_LONG_BYTES: Final = 65_536
+_SCORED_BYTES: Final = 64
+"""At least what a token's log probability is as JSON."""
 _JSON_HEADERS: Final[Headers] = [(b"content-type", b"application/json")]
 
 
@@ -32,13 +37,48 @@ class Responder(Protocol):
 
     status: int
 
-    async def text(self, text: str) -> None: ...
+    async def text(self, text: str, scored: Sequence[ScoredToken] = ()) -> None: ...
+
+    async def keep_alive(self) -> None: ...
+
+    def choice(self, index: int, ex: Exchange) -> "ChoiceDelivery":
+        """Where one of several answers goes; ``finish`` of each comes before the response's own."""
+        ...
+
+    async def finish(self) -> None: ...
+
+    async def fail(self, error: Sub100Error) -> None: ...
+
+
+class ChoiceDelivery(Protocol):
+    """A Delivery of one of several answers."""
+
+    async def text(self, text: str, scored: Sequence[ScoredToken] = ()) -> None: ...
 
     async def keep_alive(self) -> None: ...
 
     async def finish(self) -> None: ...
 
-    async def fail(self, error: Sub100Error) -> None: ...
+
+class _Events:
+    """The events of one answer; the role goes before the first."""
+
+    def __init__(self, ex: Exchange, writer: ChunkWriter) -> None:
+        self._ex = ex
+        self._writer = writer
+        self._has_role = False
+
+    def text(self, text: str, scored: Sequence[ScoredToken]) -> bytes:
+        data = self._writer.delta(text, scored)
+        if not self._has_role:
+            self._has_role = True
+            data = self._writer.role() + data
+            self._ex.ledger.first_content_byte()
+        return data
+
+    def final(self) -> bytes:
+        role = b"" if self._has_role else self._writer.role()
+        return role + self._writer.final(self._ex.finish_reason)
 
 
 class SseResponder:
@@ -48,23 +88,27 @@ class SseResponder:
         self._ex = ex
         self._writer = writer
         self._send = send
-        self._has_role = False
+        self._events = _Events(ex, writer)
+        self._turn = asyncio.Lock()
         self.status = 0
 
-    async def text(self, text: str) -> None:
-        data = self._writer.delta(text)
-        if not self._has_role:
-            self._has_role = True
-            data = self._writer.role() + data
-            self._ex.ledger.first_content_byte()
-        await self._write(data)
+    async def text(self, text: str, scored: Sequence[ScoredToken] = ()) -> None:
+        await self._write(self._events.text(text, scored))
 
     async def keep_alive(self) -> None:
         await self._write(wire.KEEP_ALIVE)
 
+    def choice(self, index: int, ex: Exchange) -> ChoiceDelivery:
+        return _SseChoice(self, ex, _Events(ex, self._writer.at(index)))
+
+    async def write_choice(self, ex: Exchange, data: bytes) -> None:
+        """Answers take turns: what one writes has left before another's begins."""
+        async with self._turn:
+            self._ex.tier = ex.tier
+            await self._write(data)
+
     async def finish(self) -> None:
-        data = b"" if self._has_role else self._writer.role()
-        data += self._writer.final(self._ex.finish_reason)
+        data = b"" if self._ex.choices else self._events.final()
         if self._ex.request.include_usage:
             data += self._writer.usage(usage_of(self._ex), account.sub100_object(self._ex))
         await self._write(data + wire.DONE, more=False)
@@ -86,6 +130,22 @@ class SseResponder:
         self._ex.is_writing = False
 
 
+class _SseChoice:
+    def __init__(self, responder: SseResponder, ex: Exchange, events: _Events) -> None:
+        self._responder = responder
+        self._ex = ex
+        self._events = events
+
+    async def text(self, text: str, scored: Sequence[ScoredToken] = ()) -> None:
+        await self._responder.write_choice(self._ex, self._events.text(text, scored))
+
+    async def keep_alive(self) -> None:
+        await self._responder.write_choice(self._ex, wire.KEEP_ALIVE)
+
+    async def finish(self) -> None:
+        await self._responder.write_choice(self._ex, self._events.final())
+
+
 class BodyResponder:
     """One JSON body at the end."""
 
@@ -95,24 +155,49 @@ class BodyResponder:
         self._send = send
         self.status = 0
 
-    async def text(self, text: str) -> None:
+    async def text(self, text: str, scored: Sequence[ScoredToken] = ()) -> None:
+        self._ex.scored.extend(scored)
         self._ex.ledger.first_content_byte()
 
     async def keep_alive(self) -> None:
         """Nothing: a body has no place for comments."""
 
+    def choice(self, index: int, ex: Exchange) -> ChoiceDelivery:
+        return _BodyChoice(ex, self._writer, self._send)
+
     async def finish(self) -> None:
-        body = self._writer.body(
-            "".join(self._ex.pieces),
-            self._ex.finish_reason,
-            usage_of(self._ex),
-            account.sub100_object(self._ex),
-        )
+        ex = self._ex
+        num_scored = sum(len(answer.scored) for answer in ex.choices or [ex])
+        is_long = len(ex.prompt_logprobs) + _SCORED_BYTES * num_scored > _LONG_BYTES
+        body = await asyncio.to_thread(self._body) if is_long else self._body()
         self.status = 200
         await send_json(self._send, 200, body, answer_headers(self._ex))
 
     async def fail(self, error: Sub100Error) -> None:
         self.status = await send_error(self._send, error, self._ex.request_id)
+
+    def _body(self) -> bytes:
+        ex = self._ex
+        is_scored = ex.request.sampling.logprobs is not None
+        answers = [
+            self._writer.at(index).whole(
+                "".join(answer.pieces), answer.finish_reason, answer.scored if is_scored else None
+            )
+            for index, answer in enumerate(ex.choices or [ex])
+        ]
+        return self._writer.body(
+            answers,
+            usage_of(ex),
+            sub100=account.sub100_object(ex),
+            prompt_logprobs=ex.prompt_logprobs,
+        )
+
+
+class _BodyChoice(BodyResponder):
+    """Collects one of several answers; the response's own ``finish`` writes them all."""
+
+    async def finish(self) -> None:
+        return
 
 
 def usage_of(ex: Exchange) -> wire.Usage:

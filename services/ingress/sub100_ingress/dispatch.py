@@ -3,6 +3,8 @@
 import asyncio
 import logging
 
+import msgspec
+
 from sub100_proto import codec, subjects, tokens
 from sub100_proto.jobs import Abort, DecodeJob, PrefillJob, ReleaseKv, Resend
 from sub100_proto.kv import KvHandle
@@ -48,7 +50,7 @@ class Dispatcher:
             events=self._events,
             model=ex.request.model,
             prompt=prompt.packed,
-            sampling=ex.request.engine_sampling(prompt.max_tokens),
+            sampling=prompt.sampling,
             budget=ex.ledger.budget_for(hop),
             epoch=worker.epoch,
             salt=prompt.salt,
@@ -61,13 +63,16 @@ class Dispatcher:
     ) -> Attempt:
         """Publish a decode job that goes on after the output so far."""
         attempt = Attempt(worker, "decode", len(ex.output_ids), self._max_buffered)
+        sampling = prompt.sampling
+        if ex.output_ids and sampling.prompt_logprobs is not None:  # they came with the first token
+            sampling = msgspec.structs.replace(sampling, prompt_logprobs=None)
         job = DecodeJob(
             attempt=attempt.nonce,
             request_id=ex.request_id,
             events=self._events,
             model=ex.request.model,
             prompt=prompt.packed,
-            sampling=ex.request.engine_sampling(prompt.max_tokens),
+            sampling=sampling,
             budget=ex.ledger.budget_for(hop),
             epoch=worker.epoch,
             output=tokens.pack(ex.output_ids),

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from sub100_proto.sampling import Sampling
 from sub100_shared.ledger import Hop, Ledger
 from sub100_shared.semconv import TIER_NONE
 from sub100_shared.telemetry import Span, unix_ns
@@ -12,6 +13,7 @@ from .cache_control import NO_LIMITS, CacheControl
 from .cache_key import CacheKey
 from .keys import Tenant
 from .openai_request import GenerationRequest
+from .text import ScoredToken
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +23,12 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     num_tokens: int
     block_hashes: bytes
     salt: str
-    max_tokens: int
+    sampling: Sampling
+    """Complete: the limit resolved, words tokenised."""
+
+    @property
+    def max_tokens(self) -> int:
+        return self.sampling.max_tokens
 
 
 class CacheFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +66,15 @@ class Exchange(msgspec.Struct, kw_only=True):
 
     pieces: list[str] = msgspec.field(default_factory=list)
     """The text deltas delivered."""
+
+    scored: list[ScoredToken] = msgspec.field(default_factory=list)
+    """What was delivered with them, where log probabilities are asked for."""
+
+    prompt_logprobs: bytes = b""
+    """JSON, where they are asked for."""
+
+    choices: "list[Exchange]" = msgspec.field(default_factory=list)
+    """The answers to one prompt, where there are several; empty for one."""
 
     tier: str = TIER_NONE
     finish_reason: str = ""

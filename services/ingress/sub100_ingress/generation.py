@@ -5,8 +5,9 @@ prefill's worker is out of the picture. All waiting is bounded: by claim timers,
 loses attempts of dead or silent workers) and by ``max_attempts``.
 """
 
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from sub100_proto.kv import KvHandle
@@ -16,7 +17,7 @@ from sub100_proto.subjects import Role
 from sub100_shared import semconv
 from sub100_shared.bus import BusUnavailable
 from sub100_shared.clock import Clock
-from sub100_shared.errors import ClientError, Evicted, Refused
+from sub100_shared.errors import CLIENT_CODES, ClientError, Evicted, Refused
 from sub100_shared.telemetry import Span, SpanKind, Telemetry, fail
 
 from .attempts import Attempt, AttemptLost
@@ -24,7 +25,8 @@ from .dispatch import Dispatcher
 from .exchange import Exchange, Prompt
 from .patience import Patience
 from .placing import SchedulerClient
-from .text import TextAssembler
+from .scored_text import assembler, score_prompt
+from .text import ScoredToken, TextAssembler
 from .tokenizer import ModelTokenizer
 
 _log = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ _KV_GONE = frozenset({"kv_load_failed", "kv_expired"})
 class Delivery(Protocol):
     """Where text goes: an SSE stream or a collected body. Awaiting it is the backpressure."""
 
-    async def text(self, text: str) -> None: ...
+    async def text(self, text: str, scored: Sequence[ScoredToken] = ()) -> None: ...
 
     async def keep_alive(self) -> None: ...
 
@@ -62,19 +64,24 @@ class Generator:
         self._clock = clock
         self._patience_ms = patience_ms
 
-    async def run(self, ex: Exchange, prompt: Prompt, out: Delivery) -> None:
+    async def run(
+        self, ex: Exchange, prompt: Prompt, out: Delivery, placement: Placement | None = None
+    ) -> None:
         """Deliver the whole answer and set ``ex.finish_reason``; raises Refused, Evicted, ClientError.
 
+        ``placement`` is where to begin, if the caller has asked already; it is the caller's to settle.
         Cancellation (the client left) frees engine and KV before it propagates.
         """
-        text = TextAssembler(self._tokenizer, ex.request.stops)
+        text = assembler(self._tokenizer, ex.request)
+        given = placement
         handover: _Handover | None = None
         avoid: tuple[WorkerRef, ...] = ()
         patience = Patience(self._clock, self._patience_ms)
         try:
             while not ex.finish_reason:
                 try:
-                    placement = await self._scheduler.place(ex, prompt, avoid)
+                    if placement is None:
+                        placement = await self._scheduler.place(ex, prompt, avoid)
                 except Refused as refused:
                     if not ex.output_ids:
                         raise
@@ -83,12 +90,12 @@ class Generator:
                 ex.num_attempts += 1
                 is_done = False
                 try:
-                    if placement.prefill is not None and not ex.output_ids:
+                    if placement.prefill is not None and not (ex.output_ids or ex.request.is_decode_alone):
                         first = await self._prefill(ex, prompt, placement.prefill, out)
                         if first.kv is not None:
                             handover = _Handover(placement.prefill, first.kv)
                         ids = () if first.finish_reason == "stop" else (first.token,)
-                        await self._deliver(ex, ids, first.finish_reason, text, out)
+                        await self._deliver(ex, ids, first.logprobs, first.finish_reason, text, out)
                         num_computed = prompt.num_tokens - first.cached_tokens
                         await self._settle_prefill(
                             placement, placement.prefill, "prefill", first.timing, num_computed
@@ -105,8 +112,8 @@ class Generator:
                     patience.placed()
                     ex.losses.append(lost.code)
                     self._log_loss(ex, lost)
-                    if lost.code == "slow_client":
-                        raise ClientError(lost.code, "the client reads too slowly") from lost
+                    if lost.code in CLIENT_CODES:
+                        raise _client_error(ex, lost) from lost
                     if lost.code in _KV_GONE:
                         if handover is not None:
                             await self._dispatcher.release(handover.worker, handover.kv)
@@ -116,10 +123,23 @@ class Generator:
                     if not lost.elsewhere or ex.num_attempts >= self._max_attempts:
                         raise Evicted(lost.code, f"the worker was lost ({lost.code})") from lost
                 finally:
-                    await self._settle(placement, ok=is_done)
+                    if placement is not given:
+                        await self._settle(placement, ok=is_done)
+                    placement = None
         finally:
             if handover is not None and not handover.is_pulled:
                 await self._dispatcher.release(handover.worker, handover.kv)
+
+    @contextlib.asynccontextmanager
+    async def placed(self, ex: Exchange, prompt: Prompt) -> AsyncIterator[Placement]:
+        """A placement that several answers begin with, settled when all have ended."""
+        placement = await self._scheduler.place(ex, prompt, ())
+        is_done = False
+        try:
+            yield placement
+            is_done = True
+        finally:
+            await self._settle(placement, ok=is_done)
 
     async def _prefill(self, ex: Exchange, prompt: Prompt, worker: WorkerRef, out: Delivery) -> FirstToken:
         """The prompt is computed and its first token is here; nothing is delivered yet."""
@@ -170,7 +190,9 @@ class Generator:
                     if first_content:
                         ex.ledger.close(hop, own_ms)
                         self._note_cached(ex, event.cached_tokens, span)
-                await self._deliver(ex, event.ids, event.finish_reason, text, out)
+                        if prompt.sampling.prompt_logprobs is not None:
+                            await score_prompt(self._tokenizer, ex, prompt, event.prompt_logprobs, text)
+                await self._deliver(ex, event.ids, event.logprobs, event.finish_reason, text, out)
                 if event.timing is not None and kv is None:  # the worker computed the prompt itself
                     num_computed = prompt.num_tokens - event.cached_tokens
                     await self._settle_prefill(placement, worker, "decode", event.timing, num_computed)
@@ -184,11 +206,17 @@ class Generator:
                 await self._dispatcher.end(attempt)
 
     async def _deliver(
-        self, ex: Exchange, ids: Sequence[int], finish_reason: str, text: TextAssembler, out: Delivery
+        self,
+        ex: Exchange,
+        ids: Sequence[int],
+        rows: bytes,
+        finish_reason: str,
+        text: TextAssembler,
+        out: Delivery,
     ) -> None:
         """Tokens to text to the client. A stop string ends the answer whatever the engine says."""
         ex.output_ids.extend(ids)
-        piece = text.push(ids) if ids else ""
+        piece = text.push(ids, rows) if ids else ""
         if text.is_stopped:
             finish_reason = "stop"
         elif finish_reason:
@@ -196,9 +224,10 @@ class Generator:
             if text.is_stopped:
                 finish_reason = "stop"
         ex.num_completion_tokens = len(ex.output_ids)
-        if piece:
+        scored = text.take_scored()
+        if piece or scored:
             ex.pieces.append(piece)
-            await out.text(piece)
+            await out.text(piece, scored)
         ex.finish_reason = finish_reason
 
     async def _first(self, attempt: Attempt, out: Delivery) -> FirstToken:
@@ -258,6 +287,15 @@ class Generator:
         return self._telemetry.start(
             name, ex.span, kind=SpanKind.PRODUCER, attributes={semconv.WORKER: worker.worker_id}
         )
+
+
+def _client_error(ex: Exchange, lost: AttemptLost) -> ClientError:
+    """What only a worker could find wrong with the request."""
+    if lost.code == "slow_client":
+        return ClientError(lost.code, "the client reads too slowly")
+    param = ex.request.structured_param if lost.code == "invalid_grammar" else None
+    reason = lost.reason or "the engine refuses the request"
+    return ClientError(lost.code, f"{param}: {reason}" if param else reason, param=param)
 
 
 class _Handover:

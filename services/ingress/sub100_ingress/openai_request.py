@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from sub100_proto.sampling import MAX_SEED, Sampling
+from sub100_proto.sampling import MAX_LOGPROBS, MAX_SEED, Sampling, Structured
 from sub100_shared.errors import ClientError
 
-from . import json_body, messages, unsupported
+from . import json_body, messages, structured, unsupported
 from .messages import ChatMessage, MessageBody
 from .wire_errors import client_error
 
@@ -23,6 +23,11 @@ COMPLETION_MAX_TOKENS: Final = 16
 
 MAX_STOPS: Final = 4
 MAX_STOP_CHARS: Final = 1024
+MAX_CHOICES: Final = 16
+MAX_BIASES: Final = 300
+MAX_BAD_WORDS: Final = 64
+MAX_BAD_WORD_CHARS: Final = 256
+MAX_ALLOWED_TOKENS: Final = 4096
 
 _UNRESOLVED: Final = 0
 
@@ -30,12 +35,18 @@ _Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 _Stop = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARS)]
 _TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_NumTop = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
+_Bias = Annotated[float, Meta(ge=-100, le=100)]
+_BadWord = Annotated[str, Meta(min_length=1, max_length=MAX_BAD_WORD_CHARS)]
 
 
 class GenerationRequest(Struct, frozen=True, kw_only=True):
     """``messages`` is None for a completion, whose ``prompt`` is text or token ids.
 
-    ``sampling.max_tokens`` is not resolved: ``max_tokens`` is what the client said (None: nothing).
+    ``sampling.max_tokens`` is not resolved: ``max_tokens`` is what the client said (None: nothing). ``n``
+    answers are asked for; ``echo`` puts the prompt before each. ``prompt_top``: as many alternatives to each
+    prompt token are shown (None: no scores). ``bad_words`` are not tokenised yet.
+    ``structured_param`` is the field that asks for a shape, to be named if no engine can have it.
     """
 
     kind: Literal["chat", "completion"]
@@ -47,6 +58,16 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
     stops: tuple[str, ...] = ()
     stream: bool = False
     include_usage: bool = False
+    n: int = 1
+    echo: bool = False
+    prompt_top: int | None = None
+    bad_words: tuple[str, ...] = ()
+    structured_param: str = ""
+
+    @property
+    def is_decode_alone(self) -> bool:
+        """Whether one worker must do all of it: the hand-over is for one answer, and scores no prompt."""
+        return self.n > 1 or self.sampling.prompt_logprobs is not None
 
     def resolve_max_tokens(self, num_prompt_tokens: int, max_model_len: int) -> int:
         """How many tokens may be generated, at least 1; raises ClientError when they do not fit.
@@ -74,9 +95,9 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
             )
         return resolved
 
-    def engine_sampling(self, max_tokens: int) -> Sampling:
+    def engine_sampling(self, max_tokens: int, bad_words: tuple[tuple[int, ...], ...] = ()) -> Sampling:
         """What the engine gets; ``max_tokens`` comes from ``resolve_max_tokens``."""
-        return msgspec.structs.replace(self.sampling, max_tokens=max_tokens)
+        return msgspec.structs.replace(self.sampling, max_tokens=max_tokens, bad_words=bad_words)
 
 
 class _StreamOptions(Struct, frozen=True):
@@ -96,30 +117,44 @@ class _Body(Struct, frozen=True, kw_only=True):
     stop: _Stop | Annotated[list[_Stop], Meta(max_length=MAX_STOPS)] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    n: Annotated[int, Meta(ge=1)] | None = None
+    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
+    logit_bias: Annotated[dict[int, _Bias], Meta(max_length=MAX_BIASES)] | None = None
     # vLLM's additions
     top_k: Annotated[int, Meta(ge=-1, le=2**20)] | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
     ignore_eos: bool | None = None
     stop_token_ids: Annotated[list[_TokenId], Meta(max_length=64)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    bad_words: Annotated[list[_BadWord], Meta(max_length=MAX_BAD_WORDS)] | None = None
+    allowed_token_ids: Annotated[list[_TokenId], Meta(min_length=1, max_length=MAX_ALLOWED_TOKENS)] | None = (
+        None
+    )
+    prompt_logprobs: _NumTop | None = None
 
 
 class _ChatBody(_Body, frozen=True, kw_only=True):
     messages: Annotated[list[MessageBody], Meta(min_length=1)]
     max_completion_tokens: _Count | None = None
+    logprobs: bool | None = None
+    top_logprobs: _NumTop | None = None
 
 
 class _CompletionBody(_Body, frozen=True, kw_only=True):
     prompt: str | list[Any]
+    logprobs: _NumTop | None = None
+    echo: bool | None = None
 
 
 T = TypeVar("T", bound=_Body)
+_Shape = tuple[Structured | None, str]
 
 
 def parse_chat(body: bytes) -> GenerationRequest:
     """The request of ``/v1/chat/completions``; raises ClientError."""
-    chat = _read(body, _ChatBody, unsupported.refuse_chat)
+    chat, shape = _read(body, _ChatBody, unsupported.refuse_chat)
+    if chat.top_logprobs and not chat.logprobs:
+        raise ClientError("invalid_value", "top_logprobs needs logprobs: true", param="top_logprobs")
     if (
         None not in (chat.max_tokens, chat.max_completion_tokens)
         and chat.max_tokens != chat.max_completion_tokens
@@ -129,6 +164,8 @@ def parse_chat(body: bytes) -> GenerationRequest:
         )
     return _generation(
         chat,
+        shape,
+        num_top=(chat.top_logprobs or 0) if chat.logprobs else None,
         kind="chat",
         messages=tuple(messages.from_body(each, f"messages[{i}]") for i, each in enumerate(chat.messages)),
         max_tokens=chat.max_completion_tokens or chat.max_tokens,
@@ -137,16 +174,23 @@ def parse_chat(body: bytes) -> GenerationRequest:
 
 def parse_completion(body: bytes) -> GenerationRequest:
     """The request of ``/v1/completions``; raises ClientError."""
-    completion = _read(body, _CompletionBody, unsupported.refuse_completion)
+    completion, shape = _read(body, _CompletionBody, unsupported.refuse_completion)
     return _generation(
-        completion, kind="completion", prompt=_prompt(completion.prompt), max_tokens=completion.max_tokens
+        completion,
+        shape,
+        num_top=completion.logprobs,
+        kind="completion",
+        prompt=_prompt(completion.prompt),
+        max_tokens=completion.max_tokens,
+        echo=bool(completion.echo),
     )
 
 
-def _read(body: bytes, body_type: type[T], refuse: Callable[[dict[str, Any]], None]) -> T:
+def _read(body: bytes, body_type: type[T], refuse: Callable[[dict[str, Any]], None]) -> tuple[T, _Shape]:
     raw = json_body.load(body)
     try:
-        parsed = msgspec.convert(raw, body_type)
+        # keys are strings in JSON: token ids, in ``logit_bias``
+        parsed = msgspec.convert(raw, body_type, str_keys=True)
     except msgspec.ValidationError as error:
         raise client_error(error) from error
     refuse(raw)
@@ -154,18 +198,39 @@ def _read(body: bytes, body_type: type[T], refuse: Callable[[dict[str, Any]], No
         raise ClientError(
             "invalid_value", "stream_options is allowed with stream only", param="stream_options"
         )
-    return parsed
+    if parsed.prompt_logprobs is not None and parsed.stream:
+        raise ClientError(
+            "invalid_value", "prompt_logprobs are not available with stream", param="prompt_logprobs"
+        )
+    shape = structured.read(raw)
+    if shape[0] is not None and parsed.min_tokens:
+        raise ClientError(
+            "invalid_value", f"min_tokens contradicts {shape[1]}, which knows its end", param="min_tokens"
+        )
+    return parsed, shape
 
 
-def _generation(body: _Body, **own: Any) -> GenerationRequest:
+def _generation(
+    body: _Body, shape: _Shape, *, num_top: int | None, echo: bool = False, **own: Any
+) -> GenerationRequest:
     stop = body.stop or ()
     options = body.stream_options
+    prompt_top = body.prompt_logprobs
+    if echo and num_top is not None:  # the echoed prompt is scored like the answer
+        prompt_top = max(num_top, prompt_top or 0)
     return GenerationRequest(
         model=body.model,
-        sampling=_sampling(body),
+        sampling=msgspec.structs.replace(
+            _sampling(body), logprobs=num_top, prompt_logprobs=prompt_top, structured=shape[0]
+        ),
         stops=(stop,) if isinstance(stop, str) else tuple(dict.fromkeys(stop)),
         stream=bool(body.stream),
         include_usage=options is not None and bool(options.include_usage),
+        n=body.n or 1,
+        echo=echo,
+        prompt_top=body.prompt_logprobs,
+        bad_words=tuple(dict.fromkeys(body.bad_words or ())),
+        structured_param=shape[1],
         **own,
     )
 
@@ -175,6 +240,8 @@ def _sampling(body: _Body) -> Sampling:
     set_fields = {name: value for name, value in given.items() if value is not None}
     if body.stop_token_ids:
         set_fields["stop_token_ids"] = tuple(body.stop_token_ids)
+    if body.allowed_token_ids:
+        set_fields["allowed_token_ids"] = tuple(body.allowed_token_ids)
     if body.top_k is not None:
         set_fields["top_k"] = max(body.top_k, 0)  # -1 is vLLM's "off"
     return Sampling(max_tokens=_UNRESOLVED, **set_fields)
@@ -189,6 +256,8 @@ _SAMPLING_FIELDS: Final = (
     "repetition_penalty",
     "seed",
     "ignore_eos",
+    "min_p",
+    "logit_bias",
 )
 
 

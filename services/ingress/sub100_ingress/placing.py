@@ -38,6 +38,7 @@ class SchedulerClient:
                 num_output_tokens=len(ex.output_ids),
                 avoid=tuple(worker.worker_id for worker in avoid),
                 avoid_epochs=tuple(worker.epoch for worker in avoid),
+                decode_alone=ex.request.is_decode_alone,
             )
             msg = await self._bus.request(
                 self._subject, codec.encode(query), timeout_s=self._timeout_s, headers=inject(span)

@@ -1,14 +1,21 @@
 """Render, tokenise and hash, once for the whole fleet; long prompts off the event loop."""
 
 import asyncio
+from typing import Final
 
 from sub100_proto import blocks, tokens
+from sub100_proto.logprobs import row_bytes
+from sub100_proto.sampling import Sampling
+from sub100_shared.errors import ClientError
 from sub100_shared.secret import cache_salt
 
 from .exchange import Exchange, Prompt
 from .openai_request import GenerationRequest
 from .template import ChatTemplate
 from .tokenizer import ModelTokenizer
+
+MAX_PROMPT_LOGPROBS_BYTES: Final = 2**20
+"""Of a prompt's log probabilities on the bus: 6,241 tokens with 20 alternatives, 131,072 with none."""
 
 
 class Preparer:
@@ -41,7 +48,6 @@ class Preparer:
 
     def _prepare(self, request: GenerationRequest, tenant: str) -> Prompt:
         ids = self._token_ids(request)
-        self._tokenizer.check_ids(list(request.sampling.stop_token_ids), param="stop_token_ids")
         packed = tokens.pack(ids)
         salt = self._salt(tenant)
         return Prompt(
@@ -49,7 +55,25 @@ class Preparer:
             num_tokens=len(ids),
             block_hashes=blocks.chain(packed, self._block_size, salt),
             salt=salt,
-            max_tokens=request.resolve_max_tokens(len(ids), self._tokenizer.max_model_len),
+            sampling=self._sampling(request, len(ids)),
+        )
+
+    def _sampling(self, request: GenerationRequest, num_tokens: int) -> Sampling:
+        """Complete, and within what the model knows and the bus carries; raises ClientError."""
+        tokenizer, sampling = self._tokenizer, request.sampling
+        tokenizer.check_ids(list(sampling.stop_token_ids), param="stop_token_ids")
+        tokenizer.check_ids(list(sampling.allowed_token_ids), param="allowed_token_ids")
+        tokenizer.check_ids(list(sampling.logit_bias), param="logit_bias")
+        num_top = sampling.prompt_logprobs
+        if num_top is not None and num_tokens * row_bytes(num_top) > MAX_PROMPT_LOGPROBS_BYTES:
+            param = "prompt_logprobs" if request.prompt_top is not None else "echo"
+            most = MAX_PROMPT_LOGPROBS_BYTES // row_bytes(num_top)
+            raise ClientError(
+                "invalid_value", f"{param}: with {num_top} alternatives at most {most} tokens", param=param
+            )
+        return request.engine_sampling(
+            request.resolve_max_tokens(num_tokens, tokenizer.max_model_len),
+            tokenizer.encode_words(request.bad_words, param="bad_words"),
         )
 
     def _token_ids(self, request: GenerationRequest) -> list[int]:

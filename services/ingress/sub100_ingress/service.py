@@ -21,6 +21,7 @@ from sub100_shared.ops import EmbeddedServer
 
 from .app import Surface, create_app
 from .attempts import AttemptTable
+from .choices import Choices
 from .config import IngressConfig
 from .dispatch import Dispatcher
 from .generation import Generator
@@ -168,14 +169,16 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
             secret=runtime.common.secret(),
             long_prompt_bytes=config.long_prompt_bytes,
         ),
-        Generator(
-            scheduler,
-            dispatcher,
-            tokenizer,
-            runtime.telemetry,
-            max_attempts=config.max_attempts,
-            clock=monotonic_ms,
-            patience_ms=config.patience_ms,
+        Choices(
+            Generator(
+                scheduler,
+                dispatcher,
+                tokenizer,
+                runtime.telemetry,
+                max_attempts=config.max_attempts,
+                clock=monotonic_ms,
+                patience_ms=config.patience_ms,
+            )
         ),
         metrics,
         max_inflight=config.max_inflight,

@@ -12,10 +12,10 @@ from sub100_proto.cache import CacheHit, CacheReply
 from sub100_shared.errors import Evicted, Refused, Sub100Error
 
 from .cache_key import CacheKey
+from .choices import Choices
 from .closing import CLIENT_CLOSED_STATUS, close_exchange
 from .delivery import Responder
 from .exchange import MISS, CacheFacts, Exchange, Prompt
-from .generation import Generator
 from .lookup import CacheClient
 from .prepare import Preparer
 from .request_metrics import CANCELLED, RequestMetrics
@@ -30,14 +30,14 @@ class Serving:
         self,
         cache: CacheClient,
         preparer: Preparer,
-        generator: Generator,
+        choices: Choices,
         metrics: RequestMetrics,
         *,
         max_inflight: int,
     ) -> None:
         self._cache = cache
         self._preparer = preparer
-        self._generator = generator
+        self._choices = choices
         self._metrics = metrics
         self._max_inflight = max_inflight
         self._num_by_tenant: dict[str, int] = {}
@@ -76,7 +76,7 @@ class Serving:
         key = ex.key
         if key is None:
             prompt = await self._preparer.prepare(ex, body_bytes)
-            await self._generator.run(ex, prompt, responder)
+            await self._choices.run(ex, prompt, responder)
             await responder.finish()
             return
         reply, prompt = await self._look_up_and_prepare(ex, key, body_bytes)
@@ -84,7 +84,7 @@ class Serving:
             await replay(ex, reply, responder)
             return
         ex.cache = MISS
-        await self._generator.run(ex, prompt, responder)
+        await self._choices.run(ex, prompt, responder)
         await responder.finish()
         await self._cache.fill(ex, key, reply.generation)
 

@@ -1,32 +1,71 @@
-"""Tokens to text, across prefill, decode and re-placements: one per request."""
+"""Tokens to text, across prefill, decode and re-placements: one per answer."""
 
 from collections.abc import Sequence
+
+import msgspec
 
 from .detokenizer import Detokenizer
 from .stops import StopMatcher
 from .tokenizer import ModelTokenizer
 
 
-class TextAssembler:
-    """Detokenises and matches stop strings; characters and stops may span any two tokens."""
+class ScoredToken(msgspec.Struct, frozen=True, gc=False):
+    """A token's log probability as clients see it: ``token`` and the ids in ``top`` are bytes by now.
 
-    def __init__(self, tokenizer: ModelTokenizer, stops: tuple[str, ...]) -> None:
+    ``offset`` is where its text begins in the answer, in characters. The first token of an echoed prompt
+    has no probability.
+    """
+
+    token: bytes
+    logprob: float | None
+    offset: int
+    top: tuple[tuple[bytes, float], ...] = ()
+
+
+class TextAssembler:
+    """Detokenises and matches stop strings; characters and stops may span any two tokens.
+
+    ``prefix`` (an echoed prompt) leaves before the answer's first text.
+    """
+
+    def __init__(self, tokenizer: ModelTokenizer, stops: tuple[str, ...], prefix: str = "") -> None:
         self._detokenizer = Detokenizer(tokenizer)
         self._matcher = StopMatcher(stops) if stops else None
+        self._prefix = prefix
+        self.num_chars = 0
+        """Of the answer's text so far, held-back text included."""
         self.is_stopped = False
 
-    def push(self, ids: Sequence[int]) -> str:
-        """The text that these tokens make deliverable; sets ``is_stopped`` at a stop string."""
+    def push(self, ids: Sequence[int], rows: bytes = b"") -> str:
+        """The text that these tokens make deliverable; sets ``is_stopped`` at a stop string. ``rows`` are
+        their packed log probabilities, for whoever keeps them."""
+        return self._with_prefix(self._push(ids))
+
+    def finish(self) -> str:
+        """What was held back as a possible stop string, when generation ended without it."""
+        return self._with_prefix(self._finish())
+
+    def take_scored(self) -> Sequence[ScoredToken]:
+        """The tokens that the text delivered since the last call came from, where they are scored."""
+        return ()
+
+    def _push(self, ids: Sequence[int]) -> str:
         text = self._detokenizer.push(ids)
+        self.num_chars += len(text)
         if self._matcher is None or not text:
             return text
         emit, self.is_stopped = self._matcher.push(text)
         return emit
 
-    def finish(self) -> str:
-        """What was held back as a possible stop string, when generation ended without it."""
+    def _finish(self) -> str:
         text = self._detokenizer.finish()
         if self._matcher is None or self.is_stopped:
             return "" if self.is_stopped else text
         emit, self.is_stopped = self._matcher.push(text)
         return emit if self.is_stopped else emit + self._matcher.finish()
+
+    def _with_prefix(self, text: str) -> str:
+        if not self._prefix:
+            return text
+        prefix, self._prefix = self._prefix, ""
+        return prefix + text

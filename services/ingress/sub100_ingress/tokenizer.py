@@ -1,5 +1,6 @@
 """Text to token ids: the model's own ``tokenizer.json``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ from tokenizers import Tokenizer
 from sub100_shared.errors import ClientError
 
 from .model_files import read_json
-from .vocabulary import byte_table
+from .vocabulary import byte_table, piece_bytes
 
 _LENGTH_FIELDS: Final = (
     "max_position_embeddings",
@@ -51,6 +52,36 @@ class ModelTokenizer:
     def encode_completion(self, text: str) -> list[int]:
         """Ids of plain text, with the special tokens that the tokenizer adds; raises ClientError."""
         return self._encode(text, "prompt", add_special_tokens=True)
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """What one token stands for, special tokens by their names; b"" for an id without a token."""
+        table = self.token_bytes
+        if table is not None and 0 <= token_id < len(table) and table[token_id]:
+            return table[token_id]
+        token: str | None = self.backend.id_to_token(token_id) if token_id >= 0 else None
+        if token is None:
+            return b""
+        return token.encode() if table is not None else piece_bytes(token)
+
+    def encode_words(self, words: Sequence[str], *, param: str) -> tuple[tuple[int, ...], ...]:
+        """Every word as it is tokenised at the beginning of a text, and after a blank where that is as
+        long; raises ClientError for a word that is nothing. The rule is vLLM's (``bad_words``)."""
+        found: list[tuple[int, ...]] = []
+        for word in words:
+            bare = word.lstrip()
+            plain = tuple(self._encode(bare, param, add_special_tokens=False))
+            spaced = tuple(self._encode(" " + bare, param, add_special_tokens=False))
+            if not plain:
+                raise ClientError("invalid_value", f"{param}: a word is empty", param=param)
+            found.append(plain)
+            if spaced and spaced[0] != plain[0] and len(spaced) == len(plain):
+                found.append(spaced)
+        return tuple(found)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, special tokens left out."""
+        text: str = self.backend.decode(list(ids))
+        return text
 
     def check_ids(self, ids: list[int], *, param: str = "prompt") -> list[int]:
         """``ids`` as they are; raises ClientError if one is outside the vocabulary, which would kill an

@@ -14,25 +14,10 @@ _NONE: Final[tuple[Any, ...]] = ()
 
 _COMMON: Final[Mapping[str, tuple[Any, ...]]] = {
     # Answers of another shape.
-    "n": (1,),
     "best_of": (1,),
-    "logprobs": (False,),
-    "prompt_logprobs": _NONE,
-    "echo": (False,),
-    "logit_bias": ({},),
     "return_token_ids": (False,),
     "return_tokens_as_token_ids": (False,),
-    # Constrained answers.
-    "response_format": ({"type": "text"},),
-    "structured_outputs": _NONE,
-    "guided_json": _NONE,
-    "guided_regex": _NONE,
-    "guided_choice": _NONE,
-    "guided_grammar": _NONE,
-    "bad_words": ([],),
-    "allowed_token_ids": _NONE,
     # Sampling that engines know and the contract does not.
-    "min_p": (0,),
     "use_beam_search": (False,),
     "length_penalty": (1,),
     "include_stop_str_in_output": (False,),
@@ -42,7 +27,7 @@ _COMMON: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 _CHAT: Final[Mapping[str, tuple[Any, ...]]] = {
     **_COMMON,
-    "top_logprobs": (0,),
+    "echo": (False,),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "functions": ([],),

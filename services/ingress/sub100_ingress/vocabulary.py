@@ -1,5 +1,6 @@
 """What the ids of a byte-level tokenizer stand for."""
 
+import re
 from typing import Final
 
 from tokenizers import Tokenizer, decoders
@@ -22,6 +23,12 @@ def byte_table(tokenizer: Tokenizer) -> tuple[bytes, ...] | None:
     return tuple(table)
 
 
+def piece_bytes(token: str) -> bytes:
+    """A piece of SentencePiece's kind: ``▁`` is a blank, ``<0xE4>`` a byte."""
+    byte = _BYTE_PIECE.fullmatch(token)
+    return bytes([int(byte[1], 16)]) if byte else token.replace("▁", " ").encode()
+
+
 def _spelled(token: str) -> bytes:
     try:
         return bytes([_BYTE_OF[char] for char in token])
@@ -37,4 +44,5 @@ def _alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
 
 
+_BYTE_PIECE: Final = re.compile(r"<0x([0-9A-F]{2})>")
 _BYTE_OF: Final = _alphabet()

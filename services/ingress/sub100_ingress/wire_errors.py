@@ -7,15 +7,17 @@ import msgspec
 
 from sub100_shared.errors import ClientError
 
-_AT: Final = " - at `$"
+_AT: Final = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
 _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 _MAX_MESSAGE: Final = 300
 
 
 def client_error(error: msgspec.ValidationError) -> ClientError:
     """A ClientError whose ``param`` is a path such as ``messages[0].content[1].type``."""
-    text, _, path = str(error).partition(_AT)
-    param = path.removesuffix("`").lstrip(".")
+    text = str(error)
+    at = _AT.search(text)
+    param = at[1].lstrip(".").removesuffix("[...]") if at else ""
+    text = text[: at.start()] if at else text
     missing = _MISSING.match(text)
     if missing is not None:
         param = f"{param}.{missing[1]}" if param else missing[1]

@@ -4,6 +4,7 @@ Everything is a pure function of the request and the output so far, so that an a
 or taken up again goes on as it would have.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -61,6 +62,8 @@ def rows(tokens: Sequence[int], start: int, end: int, num_top: int, vocab_size: 
 
 
 def _row(token: int, before: int, num_top: int, vocab_size: int) -> Row:
-    logprob = -(1 + (token * 31 + before * 17) % _NUM_LEVELS) / _NUM_LEVELS
-    top = tuple(((token + place) % vocab_size, logprob - place / 8) for place in range(num_top))
+    """The likeliest has less than a half, and every next one half of what the one before it has."""
+    level = (token * 31 + before * 17) % _NUM_LEVELS
+    logprob = math.log(0.2 + 0.29 * level / _NUM_LEVELS)
+    top = tuple(((token + place) % vocab_size, logprob - place * math.log(2)) for place in range(num_top))
     return Row(logprob, 1, top)

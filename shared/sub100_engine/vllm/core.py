@@ -140,8 +140,9 @@ def engine_args(config: VllmConfig, runtime: RuntimeDir, key: bytes, events_endp
         enable_chunked_prefill=True,
         enforce_eager=True,
         max_logprobs=MAX_LOGPROBS,
-        # one backend: it is chosen for an engine's life by the first request that has a grammar
-        structured_outputs_config=StructuredOutputsConfig(backend="xgrammar"),
+        # One backend, or the first request with a grammar would choose it for the engine's life; no free
+        # white space, in which weak models lose themselves until the limit.
+        structured_outputs_config=StructuredOutputsConfig(backend="xgrammar", disable_any_whitespace=True),
         distributed_executor_backend=InlineExecutor,
         disable_log_stats=True,
         enable_log_requests=False,

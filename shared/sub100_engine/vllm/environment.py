@@ -4,6 +4,8 @@ import logging
 import os
 from pathlib import Path
 
+from vllm.platforms import current_platform
+
 from .config import VllmConfig
 
 
@@ -14,6 +16,9 @@ def prepare(config: VllmConfig, runtime_dir: Path) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # one engine's idle threads must not starve another
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if current_platform.is_cpu():
+        # small functions compile on their first call: log probabilities stalled every stream for 6 s
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     if config.is_local:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ["OMP_NUM_THREADS"] = str(config.num_threads)

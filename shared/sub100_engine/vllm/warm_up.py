@@ -7,7 +7,7 @@ from typing import Final
 
 from sub100_engine.api import Engine, EngineInfo, EngineStartError, Output, Sink, Work
 from sub100_proto.kv import KvHandle
-from sub100_proto.sampling import Sampling
+from sub100_proto.sampling import Sampling, Structured
 
 _TIMEOUT_S: Final = 120.0
 _NUM_TOKENS: Final = 4
@@ -26,6 +26,7 @@ async def warm_up(engine: Engine, info: EngineInfo, vocab_size: int, heard_event
         async with asyncio.timeout(_TIMEOUT_S):
             for num_tokens in [*lengths, *lengths]:
                 handle = await _hand_over(engine, num_tokens, vocab_size)
+            await _structured(engine)
             await heard_events.wait()
     except TimeoutError as error:
         raise EngineStartError(f"the engine did not answer within {_TIMEOUT_S:.0f} s of warm-up") from error
@@ -54,6 +55,13 @@ async def _hand_over(engine: Engine, num_tokens: int, vocab_size: int) -> KvHand
     if last.error:
         raise EngineStartError(f"the engine's warm-up failed: {last.error} {last.reason}")
     return first.kv
+
+
+async def _structured(engine: Engine) -> None:
+    """The first grammar of an engine's life makes tables of the vocabulary. A model for which none can be
+    made says so to each request that needs one."""
+    sampling = Sampling(max_tokens=_NUM_TOKENS, structured=Structured(kind="json_object"))
+    await _last_output(engine.decode, Work(attempt="warm-json", prompt=[1], sampling=sampling))
 
 
 async def _last_output(submit: Callable[[Work, Sink], None], work: Work) -> Output:

@@ -1,0 +1,155 @@
+"""JSON schemas from strangers, checked and bounded before an engine compiles them.
+
+Checked is what makes a schema hopeless whatever the engine: types that are none, references that lead
+nowhere or round in a circle without a value between them. Keywords that an engine does not know are the
+engine's to refuse.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from sub100_shared.errors import ClientError
+
+MAX_BYTES: Final = 65_536
+MAX_DEPTH: Final = 24
+"""Objects and lists within one another; a property's own schema is two deeper."""
+MAX_ENUM: Final = 2000
+MAX_COUNT: Final = 10_000
+"""Of ``minItems``, ``maxLength`` and their kind: a grammar repeats itself that often."""
+
+_TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
+_COUNTS: Final = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_BY_NAME: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LISTED: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE: Final = (
+    "items",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "propertyNames",
+    "contains",
+    "not",
+    "if",
+    "then",
+    "else",
+)
+_WITHOUT_A_VALUE: Final = ("anyOf", "oneOf", "allOf")
+_NOTHING: Final = object()
+
+
+def checked(schema: Any, at: str) -> str:
+    """The schema as compact JSON, its order kept; raises ClientError naming ``at``."""
+    if not isinstance(schema, dict):
+        raise ClientError("invalid_type", f"{at} must be an object", param=at)
+    if not schema:
+        raise _invalid(at, "the schema is empty; response_format json_object asks for any object")
+    spec = msgspec.json.encode(schema)
+    if len(spec) > MAX_BYTES:
+        raise _invalid(at, f"the schema has {len(spec)} bytes of {MAX_BYTES} allowed")
+    _check_depth(schema, at)
+    parts = list(_parts(schema))
+    for part in parts:
+        _check_part(part, at)
+    if _has_circle(parts, schema, at):
+        raise _invalid(at, "the schema refers to itself without a value between")
+    return spec.decode()
+
+
+def _check_depth(schema: Any, at: str) -> None:
+    level = [schema]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for value in level
+            for child in (value.values() if isinstance(value, dict) else value)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise _invalid(at, f"the schema is nested deeper than {MAX_DEPTH} levels")
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Every schema within the schema, itself first."""
+    pending: list[Any] = [schema]
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, dict):
+            continue
+        yield part
+        pending.extend(part[key] for key in _SINGLE if key in part)
+        for key in _LISTED:
+            pending.extend(part[key] if isinstance(part.get(key), list) else ())
+        for key in _BY_NAME:
+            pending.extend(part[key].values() if isinstance(part.get(key), dict) else ())
+
+
+def _check_part(part: Mapping[str, Any], at: str) -> None:
+    kinds = part.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) and kind in _TYPES for kind in kinds):
+        raise _invalid(at, "the schema has a type that is none of JSON's")
+    for key in (*_BY_NAME, *_LISTED):
+        if key in part and not isinstance(part[key], dict if key in _BY_NAME else list):
+            raise _invalid(at, f"the schema has a {key} of the wrong type")
+    for key in _COUNTS:
+        count = part.get(key, 0)
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_COUNT:
+            raise _invalid(at, f"{key} must be from 0 to {MAX_COUNT}")
+    values = part.get("enum", [None])
+    if not isinstance(values, list) or not 1 <= len(values) <= MAX_ENUM:
+        raise _invalid(at, f"enum takes 1 to {MAX_ENUM} values")
+
+
+def _has_circle(parts: list[Mapping[str, Any]], root: Mapping[str, Any], at: str) -> bool:
+    """Whether following references and alternatives alone ever comes back. Depth first, each part once."""
+    done: set[int] = set()
+    for part in parts:
+        path: list[tuple[int, Iterator[Any]]] = []
+        above: set[int] = set()
+        following: Any = part
+        while True:
+            if isinstance(following, dict):
+                if id(following) in above:
+                    return True
+                if id(following) not in done:
+                    above.add(id(following))
+                    path.append((id(following), _same_value(following, root, at)))
+            if not path:
+                break
+            key, rest = path[-1]
+            following = next(rest, _NOTHING)
+            if following is _NOTHING:
+                path.pop()
+                above.discard(key)
+                done.add(key)
+    return False
+
+
+def _same_value(part: Mapping[str, Any], root: Mapping[str, Any], at: str) -> Iterator[Any]:
+    """The schemas that a value of ``part`` must meet, too, at the same place."""
+    if "$ref" in part:
+        yield _resolved(part["$ref"], root, at)
+    for key in _WITHOUT_A_VALUE:
+        alternatives = part.get(key)
+        if isinstance(alternatives, list):
+            yield from alternatives
+
+
+def _resolved(reference: Any, root: Mapping[str, Any], at: str) -> Any:
+    """References lead within the schema only; nothing is fetched."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        raise _invalid(at, "a $ref must lead to a place within the schema (#/...)")
+    found: Any = root
+    for name in reference[1:].split("/")[1:]:
+        key = name.replace("~1", "/").replace("~0", "~")
+        found = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        raise _invalid(at, "a $ref leads nowhere")
+    return found
+
+
+def _invalid(at: str, message: str) -> ClientError:
+    return ClientError("invalid_value", f"{at}: {message}", param=at)

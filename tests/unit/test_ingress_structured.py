@@ -1,0 +1,155 @@
+import json
+import time
+from typing import Any
+
+import pytest
+
+from sub100_ingress import json_schema, structured
+from sub100_ingress.openai_request import parse_chat
+from sub100_proto.sampling import Structured
+from sub100_shared.errors import ClientError
+
+OBJECT = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "string"}}}
+
+
+def openai(schema: Any, **fields: Any) -> dict[str, Any]:
+    return {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, **fields}}
+    }
+
+
+def refused(body: dict[str, Any]) -> ClientError:
+    with pytest.raises(ClientError) as caught:
+        structured.read(body)
+    return caught.value
+
+
+SHAPES: list[tuple[dict[str, Any], Structured | None, str]] = [
+    ({}, None, ""),
+    ({"response_format": None}, None, ""),
+    ({"response_format": {"type": "text"}}, None, ""),
+    ({"response_format": {"type": "json_object"}}, Structured(kind="json_object"), "response_format"),
+    (
+        {"structured_outputs": {"json_object": True}},
+        Structured(kind="json_object"),
+        "structured_outputs.json_object",
+    ),
+    ({"guided_regex": "[0-9]+"}, Structured(kind="regex", spec="[0-9]+"), "guided_regex"),
+    ({"guided_choice": ["a", "b"]}, Structured(kind="choice", spec='["a","b"]'), "guided_choice"),
+    (
+        {"structured_outputs": {"grammar": 'root ::= "a"'}},
+        Structured(kind="grammar", spec='root ::= "a"'),
+        "structured_outputs.grammar",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "shape", "param"), SHAPES, ids=lambda value: str(value)[:40])
+def test_shape_is_read_with_the_field_that_asks_for_it(
+    body: dict[str, Any], shape: Structured | None, param: str
+) -> None:
+    assert structured.read(body) == (shape, param)
+
+
+def test_schema_keeps_the_order_of_its_properties() -> None:
+    for body in (openai(OBJECT, strict=True), {"guided_json": OBJECT}, {"guided_json": json.dumps(OBJECT)}):
+        shape, _ = structured.read(body)
+        assert shape is not None
+        assert shape.kind == "json_schema"
+        assert list(json.loads(shape.spec)["properties"]) == ["b", "a"]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"response_format": False}, "response_format"),
+    ({"response_format": {}}, "response_format.type"),
+    ({"response_format": {"type": "not-a-type"}}, "response_format.type"),
+    ({"response_format": {"type": "text", "schema": {}}}, "response_format"),
+    ({"response_format": {"type": "json_object", "json_schema": {}}}, "response_format"),
+    ({"response_format": {"type": "json_schema", "schema": OBJECT}}, "response_format.json_schema"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": OBJECT}}},
+        "response_format.json_schema.name",
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}},
+        "response_format.json_schema.schema",
+    ),
+    (openai({}), "response_format.json_schema.schema"),
+    (openai([]), "response_format.json_schema.schema"),
+    (openai({"type": "banana"}), "response_format.json_schema.schema"),
+    (openai({"type": ["string", 5]}), "response_format.json_schema.schema"),
+    (openai({"properties": []}), "response_format.json_schema.schema"),
+    (openai({"anyOf": {}}), "response_format.json_schema.schema"),
+    (openai({"enum": []}), "response_format.json_schema.schema"),
+    (openai({"type": "array", "maxItems": 10**9}), "response_format.json_schema.schema"),
+    (openai({"type": "string", "minLength": -1}), "response_format.json_schema.schema"),
+    (openai({"$ref": "#"}), "response_format.json_schema.schema"),
+    (openai({"anyOf": [{"type": "null"}, {"$ref": "#"}]}), "response_format.json_schema.schema"),
+    (
+        openai({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "type": "object"}),
+        "response_format.json_schema.schema",
+    ),
+    (openai({"$ref": "#/$defs/none"}), "response_format.json_schema.schema"),
+    (openai({"$ref": "http://127.0.0.1/schema"}), "response_format.json_schema.schema"),
+    ({"structured_outputs": {}}, "structured_outputs"),
+    ({"structured_outputs": {"json": ""}}, "structured_outputs.json"),
+    ({"structured_outputs": {"json_object": False}}, "structured_outputs.json_object"),
+    ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs"),
+    ({"guided_choice": []}, "guided_choice"),
+    ({"guided_choice": [""]}, "guided_choice"),
+    ({"guided_choice": ["x"] * 513}, "guided_choice"),
+    ({"guided_json": {}}, "guided_json"),
+    ({"guided_regex": ""}, "guided_regex"),
+    ({"guided_regex": "a\0"}, "guided_regex"),
+    ({"guided_regex": "a" * 5000}, "guided_regex"),
+    ({"guided_grammar": 5}, "guided_grammar"),
+    ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), WRONG, ids=lambda value: str(value)[-50:])
+def test_hopeless_shape_is_refused_by_name(body: dict[str, Any], param: str) -> None:
+    """A12."""
+    error = refused(body)
+    assert error.param == param
+    assert error.status == 400
+    assert len(error.message) < 200
+
+
+def test_recursion_through_a_value_is_a_schema() -> None:
+    tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"anyOf": [{"$ref": "#"}]}}}
+    assert structured.read(openai(tree))[0] is not None
+    linked = {"$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}}}}, "$ref": "#/$defs/node"}
+    assert structured.read(openai(linked))[0] is not None
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
+def test_depth_and_size_of_a_schema_are_bounded() -> None:
+    assert json_schema.checked(nested(json_schema.MAX_DEPTH - 1), "at")
+    for schema in (nested(json_schema.MAX_DEPTH), {"description": "x" * json_schema.MAX_BYTES}):
+        with pytest.raises(ClientError):
+            json_schema.checked(schema, "at")
+
+
+def test_schema_made_of_references_is_checked_in_no_time() -> None:
+    chain = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(1500)}
+    wide = {
+        "anyOf": [{"$ref": "#/$defs/d0"} for _ in range(800)],
+        "$defs": {**chain, "d1500": {"type": "null"}},
+    }
+    began = time.monotonic()
+    assert json_schema.checked(wide, "at")
+    assert time.monotonic() - began < 0.5
+
+
+def test_minimum_of_tokens_contradicts_a_shape() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "min_tokens": 3, "max_tokens": 9}
+    with pytest.raises(ClientError) as caught:
+        parse_chat(json.dumps(body | {"response_format": {"type": "json_object"}}).encode())
+    assert caught.value.param == "min_tokens"
