@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -145,6 +146,19 @@ def test_hostile_json_values_are_refused_at_once(stack: Stack, bus: BusWatch, na
         ("repetition_penalty", 0),
         ("min_tokens", 5),
         ("top_k", -2),
+        ("n", 17),
+        ("min_p", 2),
+        ("logprobs", 5),
+        ("top_logprobs", 5),
+        ("prompt_logprobs", 1_000),
+        ("logit_bias", {"5": 200}),
+        ("logit_bias", {"hello": 1}),
+        ("logit_bias", {"1000000000": 1}),
+        ("allowed_token_ids", []),
+        ("allowed_token_ids", [2**31 - 1]),
+        ("bad_words", [" "]),
+        ("bad_words", ["x"] * 1000),
+        ("tools", [{"type": "function", "function": {"name": "f"}}]),
     ],
     ids=lambda value: repr(value)[:24],
 )
@@ -155,6 +169,60 @@ def test_odd_value_is_a_400_that_names_the_field(
     error = refused(stack, bus, VALID | {field: value})
     assert error["type"] == "invalid_request_error"
     assert str(error["param"]).startswith(field)
+
+
+def openai_schema(schema: object) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response_format": {"type": "json_schema", "schema": {"type": "object"}}},
+        {"response_format": {"type": "not-a-type"}},
+        {"response_format": "json_object"},
+        openai_schema({"type": "not-a-type"}),
+        openai_schema({"$ref": "#"}),
+        openai_schema({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
+        openai_schema({}),
+        openai_schema({"type": "array", "minItems": 10**9}),
+        openai_schema({"enum": list(range(10_000))}),
+        openai_schema({"description": "x" * 100_000}),
+        {"structured_outputs": {"json": ""}},
+        {"structured_outputs": {"json_object": False}},
+        {"structured_outputs": {"choice": []}},
+        {"guided_choice": []},
+        {"guided_json": {"type": "banana"}},
+    ],
+    ids=lambda fields: json.dumps(fields)[:60],
+)
+def test_hopeless_shape_is_a_400_that_names_the_field(
+    stack: Stack, bus: BusWatch, fields: dict[str, Any]
+) -> None:
+    """A12: before any work."""
+    error = refused(stack, bus, VALID | fields)
+    assert error["type"] == "invalid_request_error"
+    assert str(error["param"]).startswith(next(iter(fields)))
+
+
+def test_hopeless_shapes_leave_their_neighbours_alone(stack: Stack) -> None:
+    """A12: 20 ordinary requests sent alongside all succeed, also where only the engine finds the fault."""
+    odd = [
+        openai_schema({"type": "not-a-type"}),
+        {"guided_regex": "(("},
+        {"guided_grammar": "root ::= nowhere"},
+        {"guided_grammar": "{"},
+        {"guided_choice": []},
+    ]
+    bodies = [VALID | {"max_tokens": 20, "ignore_eos": True} for _ in range(20)]
+    bodies += [VALID | fields for fields in odd * 2]
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        answers = list(pool.map(lambda body: post(stack.url, body, stack.keys["plain"]), bodies))
+    assert [answer.status for answer in answers[:20]] == [200] * 20
+    assert [answer.status for answer in answers[20:]] == [400] * 10
+    for answer in answers[20:]:
+        assert answer.error["type"] == "invalid_request_error"
+        assert str(answer.error["param"]).startswith(("response_format", "guided_"))
 
 
 @pytest.mark.parametrize("fields", [{"n": 0}, {"max_tokens": -1}, {"temperature": 5}])
@@ -168,7 +236,10 @@ def test_invalid_stream_request_is_refused_before_any_event(
 @pytest.mark.parametrize(
     "fields",
     [
-        {"echo": True, "max_tokens": 1},
+        {"echo": True, "max_tokens": 0},
+        {"echo": "yes"},
+        {"logprobs": 21},
+        {"logprobs": True},
         {"prompt": ""},
         {"prompt": []},
         {"prompt": [-1]},
