@@ -251,6 +251,34 @@ POOL_KV_USAGE: Final = gauge(
     *(names.ROLE, names.POOL),
     by="scheduler",
 )
+POOL_TTFT: Final = gauge(
+    "sub100.pool.ttft.predicted",
+    "s",
+    "Predicted time to first token of a prompt of recent length on the pool's best worker.",
+    *(names.ROLE, names.POOL),
+    by="scheduler",
+)
+POOL_WORK: Final = gauge(
+    "sub100.pool.work",
+    "{worker}",
+    "Workers that the prefill work asked for would keep busy all the time.",
+    *(names.ROLE, names.POOL),
+    by="scheduler",
+)
+POOL_DEMAND: Final = gauge(
+    "sub100.pool.replicas.demanded",
+    "{worker}",
+    "Replicas that one signal asks for at this moment: work, wait, occupancy or kv.",
+    *(names.ROLE, names.POOL, names.SIGNAL),
+    by="scheduler",
+)
+POOL_WANTED: Final = gauge(
+    "sub100.pool.replicas.wanted",
+    "{worker}",
+    "Replicas that the pool should have: the largest demand, which falls with a delay only.",
+    *(names.ROLE, names.POOL),
+    by="scheduler",
+)
 INDEX_BLOCKS: Final = gauge(
     "sub100.index.blocks",
     "{block}",

@@ -77,6 +77,7 @@ ROLE: Final = "sub100.role"
 POOL: Final = "sub100.pool"
 STATE: Final = "sub100.state"
 PHASE: Final = "sub100.phase"
+SIGNAL: Final = "sub100.signal"
 GENERATION: Final = "sub100.generation"
 
 # values of PROVIDER

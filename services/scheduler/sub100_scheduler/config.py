@@ -1,8 +1,14 @@
 """``SUB100_SCHEDULER_*``."""
 
+from typing import Annotated
+
 import msgspec
 
 from .policy import Rules
+from .scaling import Targets
+
+Replicas = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -10,7 +16,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     ``decode_alone_tokens``: a decode worker that holds all of a prompt but this many tokens computes the
     rest itself instead of pulling KV; 0 always uses the pair. ``max_queue_tokens`` bounds what may wait on
-    one worker, ``max_queue_factor`` the requests on a decode worker as a multiple of its batch.
+    one worker, ``max_queue_factor`` the requests on a decode worker as a multiple of its batch. ``scale_*``
+    are the targets of ``scaling``.
     """
 
     listen_first_s: float = 0.75
@@ -24,6 +31,13 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     transfer_ms_per_token: float = 0.01
     dump_timeout_s: float = 2.0
     max_requests: int = 4096
+    scale_min: Replicas = 1
+    scale_max: Replicas = 64
+    scale_down_after_s: float = 300.0
+    scale_utilisation: Share = 0.7
+    scale_wait_ms: Annotated[float, msgspec.Meta(gt=0)] = 20.0
+    scale_occupancy: Share = 0.8
+    scale_kv_usage: Share = 0.85
 
     def rules(self) -> Rules:
         return Rules(
@@ -31,4 +45,15 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
             max_queue_factor=self.max_queue_factor,
             decode_alone_tokens=self.decode_alone_tokens,
             transfer_ms_per_token=self.transfer_ms_per_token,
+        )
+
+    def targets(self) -> Targets:
+        return Targets(
+            utilisation=self.scale_utilisation,
+            wait_ms=self.scale_wait_ms,
+            occupancy=self.scale_occupancy,
+            kv_usage=self.scale_kv_usage,
+            min_replicas=self.scale_min,
+            max_replicas=self.scale_max,
+            down_after_s=self.scale_down_after_s,
         )

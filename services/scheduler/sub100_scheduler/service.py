@@ -130,7 +130,7 @@ class SchedulerService:
         self, runtime: Runtime, config: SchedulerConfig, view: RegionView, placer: Placer, clock: Clock
     ) -> None:
         self._runtime = runtime
-        self._metrics = FleetMetrics(runtime.metrics, view)
+        self._metrics = FleetMetrics(runtime.metrics, view, config.targets())
         self._config = config
         self._view = view
         self._placer = placer

@@ -14,6 +14,7 @@ from .kv_feed import KvFeed
 from .policy import Chance, Rules, num_uncached_tokens, place
 from .predictor import Predictor
 from .prefix_index import PrefixIndex
+from .workload import Workload
 
 STALL_MS: Final = 500.0
 SWEEP_ENTRIES: Final = 2_000
@@ -39,6 +40,7 @@ class RegionView:
         self.index = PrefixIndex(max_index_blocks)
         self.feed = KvFeed(self.index)
         self.predictor = Predictor()
+        self.workload = Workload()
 
     def place(self, request: PlaceRequest, placement_id: str, now_ms: float) -> Placement | Rejected:
         """Decide, and count the decision as load at once."""
@@ -54,12 +56,12 @@ class RegionView:
         )
         if isinstance(answer, Placement):
             worker = answer.decode if answer.prefill is None else answer.prefill
-            self.inflight.add(
+            self._count(
                 placement_id,
-                prefill=self.fleet.get(worker.worker_id),
-                decode=self.fleet.get(answer.decode.worker_id),
-                num_tokens=num_uncached_tokens(request, answer),
-                now_ms=now_ms,
+                worker.worker_id,
+                answer.decode.worker_id,
+                num_uncached_tokens(request, answer),
+                now_ms,
             )
         return answer
 
@@ -79,12 +81,12 @@ class RegionView:
 
     def on_placed(self, placed: Placed, now_ms: float) -> None:
         """A replica's placement."""
-        self.inflight.add(
+        self._count(
             placed.placement_id,
-            prefill=self.fleet.get(placed.prefill or placed.decode),
-            decode=self.fleet.get(placed.decode),
-            num_tokens=placed.num_uncached_tokens,
-            now_ms=now_ms,
+            placed.prefill or placed.decode,
+            placed.decode,
+            placed.num_uncached_tokens,
+            now_ms,
         )
 
     def on_settled(self, settled: Settled) -> None:
@@ -115,6 +117,25 @@ class RegionView:
         beats = [view.heartbeat for view in self.fleet.workers if view.heartbeat.state == "ready"]
         num_prefill = sum(beat.role == "prefill" for beat in beats)
         return f"prefill {num_prefill}, decode {len(beats) - num_prefill}"
+
+    def _count(
+        self, placement_id: str, prefill_id: str, decode_id: str, num_tokens: int, now_ms: float
+    ) -> None:
+        """A placement is load from now on: in flight, and as work asked of its pool."""
+        prefill = self.fleet.get(prefill_id)
+        self.inflight.add(
+            placement_id,
+            prefill=prefill,
+            decode=self.fleet.get(decode_id),
+            num_tokens=num_tokens,
+            now_ms=now_ms,
+        )
+        if prefill is not None:
+            beat = prefill.heartbeat
+            work_ms = self.predictor.ttft_ms(
+                prefill_id, num_ahead=0, num_tokens=num_tokens, max_chunk_tokens=beat.max_chunk_tokens
+            )
+            self.workload.add((beat.role, beat.pool), num_tokens=num_tokens, work_ms=work_ms)
 
     def _forget(self, worker_id: str) -> None:
         self.feed.leave(worker_id)
