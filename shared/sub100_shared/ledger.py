@@ -69,6 +69,8 @@ class Hop(msgspec.Struct, kw_only=True):
     start_ms: float
     end_ms: float | None = None
     own_ms: float | None = None
+    is_unused: bool = False
+    """Nothing waited for its result, whenever it ended: never on the critical path."""
 
     @property
     def spent_ms(self) -> float:
@@ -161,7 +163,7 @@ class Ledger:
         closed.sort(key=lambda pair: pair[0], reverse=True)
         path: list[Segment] = []
         for end_ms, hop in closed:
-            if end_ms > at or hop.spent_ms <= 0:
+            if end_ms > at or hop.spent_ms <= 0 or hop.is_unused:
                 continue
             if at > end_ms:
                 path.append(self._own(end_ms, at))

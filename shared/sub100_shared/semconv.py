@@ -29,6 +29,7 @@ HOP_CACHE: Final = "cache"
 HOP_SCHEDULE: Final = "schedule"
 HOP_PREFILL: Final = "prefill"
 HOP_DECODE: Final = "decode"
+HOP_JOIN: Final = "join"
 
 # attributes
 REQUEST_ID: Final = "sub100.request_id"
@@ -87,6 +88,9 @@ PROVIDER_SUB100: Final = "sub100"
 TIER_EXACT: Final = "cache_exact"
 TIER_WARM: Final = "warm"
 TIER_COLD: Final = "cold"
+TIER_JOINED: Final = "joined"
+"""Generated once, for several equal requests: this one is not the first of them."""
+
 TIER_NONE: Final = "none"
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from sub100_proto.sampling import Sampling
 from sub100_shared.ledger import Hop, Ledger
-from sub100_shared.semconv import TIER_NONE
+from sub100_shared.semconv import TIER_JOINED, TIER_NONE
 from sub100_shared.telemetry import Span, unix_ns
 
 from .cache_control import NO_LIMITS, CacheControl
@@ -32,7 +32,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cache had to do with an answer. ``outcome``: the tier of a hit, ``miss``, or ``bypass``."""
+    """What the cache had to do with an answer. ``outcome``: a tier, ``miss``, ``joined`` or ``bypass``."""
 
     outcome: str
     age_s: float | None = None
@@ -41,6 +41,8 @@ class CacheFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 BYPASS: Final = CacheFacts(outcome="bypass")
 MISS: Final = CacheFacts(outcome="miss")
+JOINED: Final = CacheFacts(outcome="joined")
+"""The answer was being generated for another request already."""
 
 
 class Exchange(msgspec.Struct, kw_only=True):
@@ -102,6 +104,50 @@ class Exchange(msgspec.Struct, kw_only=True):
     num_writes: int = 0
     """A write that does not end (``is_writing`` with the same ``num_writes`` for too long) is a client that
     does not read: see ``serving``."""
+
+    def branch(self) -> "Exchange":
+        """The same request, ledger and spans, with nothing answered yet: for a generation of its own."""
+        return Exchange(
+            request_id=self.request_id,
+            tenant=self.tenant,
+            request=self.request,
+            ledger=self.ledger,
+            span=self.span,
+            hop_spans=self.hop_spans,
+            key=self.key,
+            cache_control=self.cache_control,
+        )
+
+    def start_over(self) -> None:
+        """Forget what was generated; nothing of it may have been delivered."""
+        self.output_ids = []
+        self.pieces = []
+        self.finish_reason = ""
+        self.num_completion_tokens = self.num_cached_tokens = self.num_transferred_tokens = 0
+        self.num_attempts = 0
+
+    def adopt(self, run: "Exchange", *, is_own: bool) -> None:
+        """Take over what ``run`` knows of the answer; ``pieces`` is shared and only read here.
+
+        ``is_own``: the run is this request's. Of another's run the work is not counted again: neither
+        attempts nor look-up, and the tier says that the answer was joined."""
+        self.pieces = run.pieces
+        self.tier = run.tier
+        self.cache = run.cache
+        self.finish_reason = run.finish_reason
+        self.num_prompt_tokens = run.num_prompt_tokens
+        self.num_completion_tokens = run.num_completion_tokens
+        self.num_cached_tokens = run.num_cached_tokens
+        if is_own:
+            self.num_transferred_tokens = run.num_transferred_tokens
+            self.num_attempts = run.num_attempts
+            self.losses = run.losses
+            self.placed_at_ms = run.placed_at_ms
+            self.predicted_ttft_ms = run.predicted_ttft_ms
+            self.cache_outcome = run.cache_outcome
+        elif run.cache is MISS:
+            self.tier = TIER_JOINED
+            self.cache = JOINED
 
     def close_hop(self, hop: Hop, span: Span, own_ms: float | None = None) -> None:
         """End a hop's interval and note its span."""

@@ -1,5 +1,7 @@
 """The schedule hop: ask for workers."""
 
+from typing import Final
+
 import msgspec
 
 from sub100_proto import codec, subjects
@@ -11,6 +13,8 @@ from sub100_shared.telemetry import SpanKind, Telemetry, fail, inject
 
 from .exchange import Exchange, Prompt
 
+_WEIGHT: Final = 0.2
+
 
 class SchedulerClient:
     """Placements of one region."""
@@ -20,6 +24,8 @@ class SchedulerClient:
         self._telemetry = telemetry
         self._subject = subjects.scheduler_place(region)
         self._timeout_s = timeout_ms / 1e3
+        self.predicted_ttft_ms = 0.0
+        """Of the last placements, smoothed."""
 
     async def place(self, ex: Exchange, prompt: Prompt, avoid: tuple[WorkerRef, ...]) -> Placement:
         """Workers for the request; raises Refused when there are none or nobody can tell."""
@@ -50,6 +56,7 @@ class SchedulerClient:
                     ex.placed_at_ms = ex.ledger.elapsed_ms()
                     ex.predicted_ttft_ms = reply.predicted_ttft_ms
                 span.set_attribute(semconv.PREDICTED_TTFT_MS, round(reply.predicted_ttft_ms, 3))
+                self.predicted_ttft_ms += _WEIGHT * (reply.predicted_ttft_ms - self.predicted_ttft_ms)
                 return reply
             fail(span, reply.code)
             raise Refused(reply.code, reply.reason, retry_after_s=reply.retry_after_s)

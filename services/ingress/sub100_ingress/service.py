@@ -12,6 +12,7 @@ import uvicorn
 
 from sub100_proto import subjects
 from sub100_shared import catalog
+from sub100_shared.bus import Incoming
 from sub100_shared.clock import monotonic_ms
 from sub100_shared.config import ConfigError
 from sub100_shared.errors import Refused
@@ -21,9 +22,11 @@ from sub100_shared.ops import EmbeddedServer
 
 from .app import Surface, create_app
 from .attempts import AttemptTable
+from .cached import CachedAnswers
 from .choices import Choices
 from .config import IngressConfig
 from .dispatch import Dispatcher
+from .fleet_view import FleetView
 from .generation import Generator
 from .keys import KeyRing
 from .lookup import CacheClient
@@ -54,6 +57,7 @@ class IngressService:
         cache: CacheClient,
         table: AttemptTable,
         watchdog: Watchdog,
+        fleet: FleetView,
         surface: Surface,
         keys: KeyRing,
     ) -> None:
@@ -64,6 +68,7 @@ class IngressService:
         self._cache = cache
         self._table = table
         self._watchdog = watchdog
+        self._fleet = fleet
         app = create_app(surface, keys, self._refusal, lambda: runtime.is_ready)
         self._server = EmbeddedServer(
             uvicorn.Config(
@@ -92,7 +97,7 @@ class IngressService:
             subjects.stream_all(runtime.region, runtime.instance), self._table.on_message
         )
         runtime.bus.on_state(self._table.on_reconnect)
-        await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._watchdog.on_heartbeat)
+        await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._on_heartbeat)
         runtime.spawn(self._watchdog.run(), "watchdog")
         runtime.spawn(self._reload_keys(), "keys")
         runtime.spawn(self._serving.cut_slow_clients(self._config.write_timeout_s), "slow clients")
@@ -106,6 +111,10 @@ class IngressService:
         self._server.should_exit = True
         if self._http is not None:
             await asyncio.wait({self._http}, timeout=5)
+
+    def _on_heartbeat(self, msg: Incoming) -> None:
+        self._watchdog.on_heartbeat(msg)
+        self._fleet.on_heartbeat(msg)
 
     async def _reload_keys(self) -> None:
         """Keys are added and withdrawn without a restart; a bad file leaves the old ones in force."""
@@ -160,29 +169,25 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         model=config.served_name or directory.name,
         with_tenants=runtime.common.metrics_tenants,
     )
-    serving = Serving(
-        cache,
-        Preparer(
-            tokenizer,
-            template,
-            block_size=config.block_size,
-            secret=runtime.common.secret(),
-            long_prompt_bytes=config.long_prompt_bytes,
-        ),
-        Choices(
-            Generator(
-                scheduler,
-                dispatcher,
-                tokenizer,
-                runtime.telemetry,
-                max_attempts=config.max_attempts,
-                clock=monotonic_ms,
-                patience_ms=config.patience_ms,
-            )
-        ),
-        metrics,
-        max_inflight=config.max_inflight,
+    preparer = Preparer(
+        tokenizer,
+        template,
+        block_size=config.block_size,
+        secret=runtime.common.secret(),
+        long_prompt_bytes=config.long_prompt_bytes,
     )
+    generator = Generator(
+        scheduler,
+        dispatcher,
+        tokenizer,
+        runtime.telemetry,
+        max_attempts=config.max_attempts,
+        clock=monotonic_ms,
+        patience_ms=config.patience_ms,
+    )
+    fleet = FleetView(monotonic_ms)
+    cached = CachedAnswers(cache, preparer, generator, scheduler, fleet)
+    serving = Serving(cached, preparer, Choices(generator), metrics, max_inflight=config.max_inflight)
     runtime.metrics.observe(catalog.REQUESTS_IN_FLIGHT, lambda: serving.num_inflight)
     runtime.metrics.observe(catalog.STREAM_EVENTS_UNKNOWN, lambda: table.num_unknown_events)
     watchdog = Watchdog(
@@ -212,7 +217,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         body_timeout_s=config.body_timeout_s,
         long_prompt_bytes=config.long_prompt_bytes,
     )
-    return IngressService(runtime, config, serving, cache, table, watchdog, surface, keys)
+    return IngressService(runtime, config, serving, cache, table, watchdog, fleet, surface, keys)
 
 
 def _split(allotments: str) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""One exchange, step by step: cache, prompt, generation, end. The reader's map of the service.
+"""One exchange, step by step: prompt, generation, end; or, if it is cacheable, see ``cached``.
 
 Every exchange ends in ``close_exchange`` exactly once, whether it was answered, refused, lost, or left
 by its client; nothing of it survives: attempts are aborted, KV released, the tenant's slot given back.
@@ -8,15 +8,13 @@ import asyncio
 import logging
 from typing import Any
 
-from sub100_proto.cache import CacheHit, CacheReply
 from sub100_shared.errors import Evicted, Refused, Sub100Error
 
-from .cache_key import CacheKey
+from .cached import CachedAnswers
 from .choices import Choices
 from .closing import CLIENT_CLOSED_STATUS, close_exchange
 from .delivery import Responder
-from .exchange import MISS, CacheFacts, Exchange, Prompt
-from .lookup import CacheClient
+from .exchange import Exchange
 from .prepare import Preparer
 from .request_metrics import CANCELLED, RequestMetrics
 
@@ -28,14 +26,14 @@ class Serving:
 
     def __init__(
         self,
-        cache: CacheClient,
+        cached: CachedAnswers,
         preparer: Preparer,
         choices: Choices,
         metrics: RequestMetrics,
         *,
         max_inflight: int,
     ) -> None:
-        self._cache = cache
+        self._cached = cached
         self._preparer = preparer
         self._choices = choices
         self._metrics = metrics
@@ -73,32 +71,12 @@ class Serving:
             close_exchange(ex, responder.status or CLIENT_CLOSED_STATUS, self._metrics)
 
     async def _answer(self, ex: Exchange, responder: Responder, body_bytes: int) -> None:
-        key = ex.key
-        if key is None:
-            prompt = await self._preparer.prepare(ex, body_bytes)
-            await self._choices.run(ex, prompt, responder)
-            await responder.finish()
+        if ex.key is not None:
+            await self._cached.answer(ex, ex.key, responder, body_bytes)
             return
-        reply, prompt = await self._look_up_and_prepare(ex, key, body_bytes)
-        if isinstance(reply, CacheHit):
-            await replay(ex, reply, responder)
-            return
-        ex.cache = MISS
+        prompt = await self._preparer.prepare(ex, body_bytes)
         await self._choices.run(ex, prompt, responder)
         await responder.finish()
-        await self._cache.fill(ex, key, reply.generation)
-
-    async def _look_up_and_prepare(
-        self, ex: Exchange, key: CacheKey, body_bytes: int
-    ) -> tuple[CacheReply, Prompt]:
-        """The look-up needs no tokens: it is on its way while the prompt is tokenised."""
-        lookup = asyncio.create_task(self._cache.lookup(ex, key))
-        try:
-            await asyncio.sleep(0)  # the look-up leaves here
-            prompt = await self._preparer.prepare(ex, body_bytes)
-            return await lookup, prompt
-        finally:
-            lookup.cancel()
 
     def _enter(self, ex: Exchange) -> None:
         tenant = ex.tenant
@@ -145,17 +123,3 @@ class Serving:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
         except TimeoutError:
             _log.error("drain timed out", extra={"num_inflight": self.num_inflight})
-
-
-async def replay(ex: Exchange, hit: CacheHit, responder: Responder) -> None:
-    """Deliver a cached answer with the chunks, finish reason and usage that it had."""
-    answer = hit.answer
-    ex.tier = f"cache_{hit.tier}"
-    ex.cache = CacheFacts(outcome=hit.tier, age_s=hit.age_s, similarity=hit.similarity)
-    ex.num_prompt_tokens = answer.num_prompt_tokens
-    ex.num_completion_tokens = answer.num_completion_tokens
-    ex.pieces = list(answer.pieces)
-    ex.finish_reason = answer.finish_reason
-    for piece in answer.pieces:
-        await responder.text(piece)
-    await responder.finish()

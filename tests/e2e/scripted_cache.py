@@ -1,0 +1,118 @@
+"""A cache service that says what a test scripts, on the stack's real bus; the real one is stopped.
+
+``with scripted_cache(stack) as cache``: ``cache.reply`` answers look-ups after ``cache.delay_s``; what
+ingress publishes to the cache is in ``cache.written``.
+"""
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.stack import Stack
+
+from sub100_proto import codec, subjects
+from sub100_proto.cache import (
+    CacheAlias,
+    CachedAnswer,
+    CacheFill,
+    CacheHit,
+    CacheLookup,
+    CacheMiss,
+    CacheObserved,
+    CacheReply,
+)
+from sub100_shared.bus import Bus, Incoming
+
+TIMEOUT_S: Final = 10.0
+REGION: Final = "local"
+Written = CacheFill | CacheAlias | CacheObserved
+
+
+def answer(*pieces: str) -> CachedAnswer:
+    return CachedAnswer(
+        model="test-model",
+        pieces=pieces,
+        finish_reason="stop",
+        num_prompt_tokens=11,
+        num_completion_tokens=len(pieces),
+    )
+
+
+def hit(*pieces: str, tier: str = "semantic", similarity: float = 0.95) -> CacheHit:
+    return CacheHit(answer=answer(*pieces), tier=tier, age_s=3.0, similarity=similarity, generation=b"g1")
+
+
+class ScriptedCache:
+    def __init__(self) -> None:
+        self.reply: Callable[[CacheLookup], CacheReply] = lambda _: CacheMiss(generation=b"g1")
+        self.delay_s = 0.0
+        self._changed = threading.Condition()
+        self._lookups: list[CacheLookup] = []
+        self._written: list[Written] = []
+
+    async def on_lookup(self, msg: Incoming) -> bytes | None:
+        lookup = codec.decode_cache_lookup(msg.data)
+        reply = self.reply(lookup)
+        await asyncio.sleep(self.delay_s)
+        with self._changed:
+            self._lookups.append(lookup)
+            self._changed.notify_all()
+        return codec.encode(reply)
+
+    def on_write(self, msg: Incoming) -> None:
+        with self._changed:
+            self._written.append(codec.decode_cache_write(msg.data))
+            self._changed.notify_all()
+
+    @property
+    def lookups(self) -> list[CacheLookup]:
+        """Those that were answered."""
+        with self._changed:
+            return list(self._lookups)
+
+    @property
+    def written(self) -> list[Written]:
+        with self._changed:
+            return list(self._written)
+
+    def wait(self, is_so: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_so():
+            assert time.monotonic() < deadline, f"not within {TIMEOUT_S} s: {what}"
+            with self._changed:
+                self._changed.wait(0.1)
+
+
+@contextlib.contextmanager
+def scripted_cache(stack: Stack) -> Iterator[ScriptedCache]:
+    """Takes the place of every cache replica of the stack until the block ends."""
+    replicas = [replica for replica in stack.replicas.values() if replica.service == "cache"]
+    for replica in replicas:
+        replica.signal(signal.SIGKILL)
+        replica.wait()
+    cache = ScriptedCache()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="scripted cache", daemon=True)
+    thread.start()
+
+    async def serve() -> Bus:
+        bus = await Bus.connect(stack.nats.url, name="scripted-cache")
+        await bus.serve(subjects.cache_lookup(REGION), cache.on_lookup, queue="cache", max_inflight=256)
+        await bus.listen(subjects.cache_fill(REGION), cache.on_write)
+        return bus
+
+    bus = asyncio.run_coroutine_threadsafe(serve(), loop).result(TIMEOUT_S)
+    try:
+        yield cache
+    finally:
+        asyncio.run_coroutine_threadsafe(bus.close(1), loop).result(TIMEOUT_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(TIMEOUT_S)
+        loop.close()
+        for replica in replicas:
+            replica.start()
+        stack.wait_ready(*(replica.instance for replica in replicas), timeout_s=30)

@@ -1,0 +1,172 @@
+"""The look-up beside the dispatch: a late hit cancels it, a miss pays nothing, nobody sees both answers."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.raw_http import Answer, LiveStream, post
+from tests.e2e.scripted_cache import ScriptedCache, hit, scripted_cache
+from tests.e2e.system import MODEL, PATIENT, log_of, sim_only
+from tests.stack import Stack, running_stack
+
+from sub100_proto import codec
+from sub100_proto.cache import CacheFill, CacheMiss
+
+pytestmark = sim_only
+STEP_S = 0.3
+"""What each engine step takes: the first token is never there before a look-up that takes less."""
+
+
+@pytest.fixture(scope="module")
+def own(tiny_model: Path) -> Iterator[Stack]:
+    env = {"SUB100_SIM_DELAY_MS": str(STEP_S * 1e3), "SUB100_SIM_ANSWER_MAX_TOKENS": "8", **PATIENT}
+    with running_stack(tiny_model, engine="sim", env=env) as running:
+        yield running
+
+
+@pytest.fixture
+def cache(own: Stack) -> Iterator[ScriptedCache]:
+    with scripted_cache(own) as scripted:
+        yield scripted
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": secrets.token_hex(8)}]
+    return {"model": MODEL, "messages": messages, "temperature": 0, "max_tokens": 200} | fields
+
+
+def ask(stack: Stack, request: dict[str, Any], **headers: str) -> Answer:
+    answer = post(stack.url, request, stack.keys["demo"], headers=[*headers.items()])
+    assert answer.status == 200, answer.body
+    return answer
+
+
+def miss_until_dispatch_is_not_held(own: Stack, cache: ScriptedCache) -> None:
+    """Teach ingress that this tenant does not hit: after that dispatch and look-up leave together."""
+    cache.reply = lambda _: CacheMiss(generation=b"g1")
+    for _ in range(16):
+        with LiveStream(own.url, body(stream=True), own.keys["demo"]):
+            pass
+    cache.wait(lambda: len(cache.lookups) >= 16, "16 misses")
+
+
+def test_hit_before_the_first_token_cancels_the_dispatch(own: Stack, cache: ScriptedCache) -> None:
+    miss_until_dispatch_is_not_held(own, cache)
+    cache.reply, cache.delay_s = lambda _: hit("Hel", "lo"), STEP_S / 3
+    with watching(own) as bus:
+        bus.wait_idle("prefill-1", "decode-1")
+        mark = bus.mark()
+        answer = ask(own, body(stream=True, stream_options={"include_usage": True}))
+        bus.wait(lambda: bool(bus.since(mark, ".prefill.job.")), "the dispatch beside the look-up")
+        bus.wait(lambda: bool(aborts(bus, mark)), "its abort")
+        bus.wait(lambda: bool(bus.since(mark, ".scheduler.settled.")), "its placement settled")
+        bus.wait_idle("prefill-1", "decode-1")
+        assert bus.since(mark, ".decode.job.", ".cache.fill.") == []
+    assert answer.text == "Hello"
+    assert answer.finish_reasons == ["stop"]
+    assert answer.headers["x-sub100-cache"] == "semantic"
+    assert answer.headers["x-sub100-similarity"] == "0.9500"
+    assert answer.headers["age"] == "3"
+    assert answer.elapsed_s < STEP_S
+    assert "cache;" in answer.headers["server-timing"]
+    assert "prefill;" not in answer.headers["server-timing"]
+    usage = answer.chunks[-1]
+    assert (usage["usage"]["prompt_tokens"], usage["usage"]["completion_tokens"]) == (11, 2)
+    assert usage["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
+    assert usage["sub100"]["cache"] == {"tier": "semantic", "age_s": 3.0, "similarity": 0.95}
+    line = log_of(own, answer.headers["x-request-id"])
+    assert (line["num_attempts"], line["num_completion_tokens"], line["tier"]) == (0, 2, "cache_semantic")
+
+
+def aborts(bus: BusWatch, mark: int) -> list[bytes]:
+    return [msg.data for msg in bus.since(mark, ".prefill.control.") if b"abort" in msg.data]
+
+
+def test_miss_pays_nothing_for_a_slow_look_up(own: Stack, cache: ScriptedCache) -> None:
+    miss_until_dispatch_is_not_held(own, cache)
+    cache.delay_s = STEP_S / 2
+    answer = ask(own, body(stream=True))
+    timing = answer.headers["server-timing"]
+    assert answer.headers["x-sub100-cache"] == "miss"
+    assert "prefill;" in timing
+    assert "cache;" not in timing  # it ran beside: hidden
+
+
+def test_hit_after_the_first_token_is_ignored_and_nothing_is_filled_over_it(
+    own: Stack, cache: ScriptedCache
+) -> None:
+    miss_until_dispatch_is_not_held(own, cache)
+    request = body(stream=True)
+    wanted = ask(own, request).text
+    num_fills = len(cache.written)
+    cache.reply, cache.delay_s = lambda _: hit("never seen"), 0.45  # below its allotment of 500 ms
+    answer = ask(own, request)
+    assert answer.text == wanted
+    assert answer.headers["x-sub100-cache"] == "miss"
+    ask(own, request)
+    assert len(cache.written) == num_fills
+
+
+def test_hit_answers_though_no_worker_can(own: Stack, cache: ScriptedCache) -> None:
+    """An overloaded or empty fleet still has its cache."""
+    cache.reply, cache.delay_s = lambda _: hit("Hello"), 0.05
+    scheduler = own.replicas["scheduler-1"]
+    scheduler.terminate()
+    scheduler.wait()
+    try:
+        answer = ask(own, body())
+        assert answer.json["choices"][0]["message"]["content"] == "Hello"
+    finally:
+        scheduler.start()
+        own.wait_ready("scheduler-1", timeout_s=20)
+        with watching(own) as bus:
+            bus.wait(lambda: bus.beat("decode-1") is not None and bus.beat("prefill-1") is not None, "beats")
+
+
+def test_fill_brings_back_what_the_look_up_asked_for(own: Stack, cache: ScriptedCache) -> None:
+    cache.reply = lambda _: CacheMiss(generation=b"g7")
+    answer = ask(own, body())
+    cache.wait(lambda: bool(cache.written), "a fill")
+    [lookup], [fill] = cache.lookups, cache.written
+    assert isinstance(fill, CacheFill)
+    assert (fill.digest, fill.scope, fill.revision) == (lookup.digest, lookup.scope, lookup.revision)
+    assert fill.generation == b"g7"
+    assert "".join(fill.answer.pieces) == answer.json["choices"][0]["message"]["content"]
+    assert len(lookup.scope) == 32
+    assert lookup.revision
+
+
+@pytest.mark.parametrize(
+    ("header", "max_age_s", "fills"),
+    [("no-cache", 0, True), ("max-age=2", 2, True), ("max-age=60", 60, False)],
+)
+def test_cache_control_limits_what_is_read(
+    own: Stack, cache: ScriptedCache, header: str, max_age_s: float, fills: bool
+) -> None:
+    """Even of a cache that does not know the field: its hit here is three seconds old."""
+    cache.reply = lambda _: hit("Hello")
+    answer = ask(own, body(), **{"Cache-Control": header})
+    assert cache.lookups[0].max_age_s == max_age_s
+    assert answer.headers["x-sub100-cache"] == ("miss" if fills else "semantic")
+    if fills:
+        cache.wait(lambda: bool(cache.written), "a fill")
+        fill = cache.written[0]
+        assert isinstance(fill, CacheFill)
+        assert fill.generation == b"g1"
+
+
+def test_no_store_neither_reads_nor_writes(own: Stack, cache: ScriptedCache) -> None:
+    with watching(own) as bus:
+        mark = bus.mark()
+        answer = ask(own, body(), **{"Cache-Control": "no-store"})
+        assert answer.headers["x-sub100-cache"] == "bypass"
+        assert answer.json["sub100"] == {"cache": {"tier": "bypass"}}
+        other = ask(own, body())  # what the first would have sent is before this one's
+        bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the other's fill")
+        fills = [codec.decode_cache_write(msg.data) for msg in bus.since(mark, ".cache.fill.")]
+        ids = [fill.request_id for fill in fills if isinstance(fill, CacheFill)]
+    assert ids == [other.headers["x-request-id"]]
+    assert [lookup.request_id for lookup in cache.lookups] == ids

@@ -1,0 +1,158 @@
+"""Equal cacheable questions at once: one generation, and everybody's own answer (C13)."""
+
+import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.raw_http import DONE, Answer, LiveStream, deltas, post
+from tests.e2e.system import MODEL, PATIENT, log_of, sim_only
+from tests.stack import Stack, running_stack
+
+pytestmark = sim_only
+NUM_CLIENTS = 100
+STEP_MS = 30
+
+
+@pytest.fixture(scope="module")
+def own(tiny_model: Path) -> Iterator[Stack]:
+    """Steps are slow enough for a crowd to gather during one answer."""
+    env = {"SUB100_SIM_DELAY_MS": str(STEP_MS), "SUB100_INGRESS_BUDGET_MS": "20000"}
+    with running_stack(tiny_model, engine="sim", env=PATIENT | env) as running:
+        yield running
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": secrets.token_hex(8)}]
+    return {"model": MODEL, "messages": messages, "temperature": 0, "max_tokens": 300} | fields
+
+
+def rush(stack: Stack, requests: list[tuple[dict[str, Any], str]]) -> list[Answer]:
+    """All at once."""
+    gate = threading.Barrier(len(requests))
+
+    def one(request: tuple[dict[str, Any], str]) -> Answer:
+        gate.wait(30)
+        return post(stack.url, request[0], stack.keys[request[1]])
+
+    with ThreadPoolExecutor(len(requests)) as pool:
+        return list(pool.map(one, requests))
+
+
+def num_jobs(bus: BusWatch, mark: int) -> int:
+    return len(bus.since(mark, ".prefill.job."))
+
+
+def text_of(answer: Answer) -> str:
+    assert answer.status == 200, answer.body
+    if "event-stream" in answer.headers["content-type"]:
+        assert answer.events[-1] == DONE
+        assert answer.finish_reasons == ["stop"]
+        return answer.text
+    choice = answer.json["choices"][0]
+    assert choice["finish_reason"] == "stop"
+    text: str = choice["message"]["content"]
+    return text
+
+
+def test_hundred_equal_questions_are_generated_once(own: Stack) -> None:
+    question = body()
+    forms: list[dict[str, Any]] = [
+        {},
+        {"stream": True},
+        {"stream": True, "stream_options": {"include_usage": True}},
+    ]
+    with watching(own) as bus:
+        mark = bus.mark()
+        answers = rush(own, [(question | forms[i % 3], "demo") for i in range(NUM_CLIENTS)])
+        assert num_jobs(bus, mark) == 1
+        bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the fill")
+        bus.wait_idle("prefill-1", "decode-1")
+        assert len(bus.since(mark, ".cache.fill.")) == 1
+    assert len({text_of(answer) for answer in answers}) == 1
+    outcomes = [answer.headers["x-sub100-cache"] for answer in answers]
+    assert outcomes.count("miss") == 1
+    assert outcomes.count("joined") == NUM_CLIENTS - 1
+    bodies = [answer.json for answer in answers[::3]]
+    assert len({each["id"] for each in bodies}) == len(bodies)
+    assert len({each["usage"]["completion_tokens"] for each in bodies}) == 1
+    with_usage = [answer.chunks[-1] for answer in answers[2::3]]
+    assert {chunk["usage"]["total_tokens"] for chunk in with_usage} == {bodies[0]["usage"]["total_tokens"]}
+
+
+def test_tenants_never_share_a_flight(own: Stack) -> None:
+    question = body()
+    with watching(own) as bus:
+        mark = bus.mark()
+        answers = rush(own, [(question, tenant) for tenant in ("demo", "other") * 8])
+        assert num_jobs(bus, mark) == 2
+    assert len({text_of(answer) for answer in answers}) == 1
+
+
+def test_requests_that_are_not_cacheable_run_each_for_itself(own: Stack) -> None:
+    question = body(max_tokens=4, ignore_eos=True)
+    with watching(own) as bus:
+        mark = bus.mark()
+        rush(own, [(question, "plain")] * 6)
+        assert num_jobs(bus, mark) == 6
+
+
+def test_first_client_that_leaves_takes_nobody_with_it(own: Stack) -> None:
+    question = body(stream=True)
+    with watching(own) as bus:
+        mark = bus.mark()
+        with LiveStream(own.url, question, own.keys["demo"]) as first:
+            said = first.next_text()
+            with LiveStream(own.url, question, own.keys["demo"]) as second:
+                assert second.response.headers["x-sub100-cache"] == "joined"
+                first_id = first.response.headers["x-request-id"]
+                first.reset()
+                assert log_of(own, first_id or "")["code"] == "cancelled"
+                events = second.rest()
+        assert events[-1] == DONE
+        text = "".join(deltas(event for event in events if isinstance(event, dict)))
+        assert text.startswith(said)
+        assert num_jobs(bus, mark) == 1
+        bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the fill: the answer is whole")
+
+
+def test_generation_ends_when_the_last_client_leaves(own: Stack) -> None:
+    question = body(stream=True, max_tokens=2000, ignore_eos=True)
+    with watching(own) as bus:
+        mark = bus.mark()
+        streams = [LiveStream(own.url, question, own.keys["demo"]) for _ in range(3)]
+        for stream in streams:
+            stream.next_text()
+        for stream in streams:
+            stream.reset()
+        bus.wait_idle("prefill-1", "decode-1")
+        assert num_jobs(bus, mark) == 1
+        assert bus.since(mark, ".cache.fill.") == []
+
+
+def test_lost_generation_is_begun_again_for_those_who_wait(tiny_model: Path) -> None:
+    """One attempt each: alone, a request whose worker dies is lost; a crowd gets one more generation."""
+    env = {
+        "SUB100_SIM_DELAY_MS": "300",
+        "SUB100_SIM_ANSWER_MAX_TOKENS": "8",
+        "SUB100_INGRESS_MAX_ATTEMPTS": "1",
+    }
+    question = body(stream=True)
+    with (
+        running_stack(tiny_model, engine="sim", num_prefill=2, env=PATIENT | env) as stack,
+        watching(stack) as bus,
+    ):
+        mark = bus.mark()
+        streams = [LiveStream(stack.url, question, stack.keys["demo"]) for _ in range(3)]
+        bus.wait(lambda: num_jobs(bus, mark) == 1, "the job")
+        [job] = bus.since(mark, ".prefill.job.")
+        stack.replicas[job.subject.rpartition(".")[2]].signal(signal.SIGKILL)
+        for stream in streams:
+            assert stream.rest()[-1] == DONE
+            stream.close()
+        assert num_jobs(bus, mark) == 2

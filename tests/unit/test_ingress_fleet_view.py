@@ -1,0 +1,69 @@
+from typing import Any
+
+import pytest
+
+from sub100_ingress.fleet_view import FleetView
+from sub100_proto import codec
+from sub100_proto.fleet import Heartbeat, Load
+from sub100_proto.subjects import Role
+from sub100_shared.bus import Incoming
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+
+    def __call__(self) -> float:
+        return self.now_ms
+
+
+def beat(worker: str, role: Role, *, running: int = 0, waiting: int = 0, **fields: Any) -> Incoming:
+    message = Heartbeat(
+        worker_id=worker,
+        role=role,
+        epoch=1,
+        model="m",
+        layout="l",
+        block_size=32,
+        num_blocks=64,
+        max_model_len=4096,
+        max_num_seqs=4,
+        max_chunk_tokens=2048,
+        load=Load(num_running=running, num_waiting=waiting),
+        **{"state": "ready", **fields},
+    )
+    return Incoming(subject="s", data=codec.encode(message), reply="", headers={})
+
+
+def view(*beats: Incoming) -> FleetView:
+    made = FleetView(Clock())
+    for each in beats:
+        made.on_heartbeat(each)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("beats", "headroom", "quiet"),
+    [
+        ([], True, True),
+        ([beat("p", "prefill"), beat("d", "decode")], True, True),
+        ([beat("p", "prefill", running=1), beat("d", "decode", running=3)], True, False),
+        ([beat("p", "prefill", waiting=1), beat("d", "decode")], False, False),
+        ([beat("p", "prefill"), beat("d", "decode", running=4)], False, False),
+        ([beat("p", "prefill", waiting=1), beat("p2", "prefill"), beat("d", "decode")], True, False),
+        ([beat("p", "prefill"), beat("p2", "prefill", waiting=9, state="draining")], True, True),
+        ([Incoming(subject="s", data=b"junk", reply="", headers={})], True, True),
+    ],
+)
+def test_view_tells_room_and_quiet(beats: list[Incoming], headroom: bool, quiet: bool) -> None:
+    seen = view(*beats)
+    assert (seen.has_headroom(), seen.is_quiet()) == (headroom, quiet)
+
+
+def test_worker_that_stops_beating_is_forgotten() -> None:
+    clock = Clock()
+    seen = FleetView(clock)
+    seen.on_heartbeat(beat("p", "prefill", waiting=1))
+    assert not seen.has_headroom()
+    clock.now_ms = 2001
+    assert seen.has_headroom()
