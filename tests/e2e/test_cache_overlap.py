@@ -101,13 +101,13 @@ def test_hit_after_the_first_token_is_ignored_and_nothing_is_filled_over_it(
     miss_until_dispatch_is_not_held(own, cache)
     request = body(stream=True)
     wanted = ask(own, request).text
-    num_fills = len(cache.written)
+    cache.wait(lambda: bool(cache.written), "its fill")
     cache.reply, cache.delay_s = lambda _: hit("never seen"), 0.45  # below its allotment of 500 ms
     answer = ask(own, request)
     assert answer.text == wanted
     assert answer.headers["x-sub100-cache"] == "miss"
     ask(own, request)
-    assert len(cache.written) == num_fills
+    assert len(cache.written) == 1
 
 
 def test_hit_answers_though_no_worker_can(own: Stack, cache: ScriptedCache) -> None:
@@ -163,7 +163,7 @@ def test_no_store_neither_reads_nor_writes(own: Stack, cache: ScriptedCache) -> 
         mark = bus.mark()
         answer = ask(own, body(), **{"Cache-Control": "no-store"})
         assert answer.headers["x-sub100-cache"] == "bypass"
-        assert answer.json["sub100"] == {"cache": {"tier": "bypass"}}
+        assert answer.json["sub100"]["cache"] == {"tier": "bypass"}
         other = ask(own, body())  # what the first would have sent is before this one's
         bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the other's fill")
         fills = [codec.decode_cache_write(msg.data) for msg in bus.since(mark, ".cache.fill.")]
