@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -6,9 +7,10 @@ from tests.unit.ingress_exchange import exchange
 
 from sub100_ingress.exchange import JOINED, MISS, Exchange
 from sub100_ingress.flight import MAX_LAG, Flight
+from sub100_ingress.text import ScoredToken
 from sub100_proto.cache import CachedAnswer, CacheHit
 from sub100_shared import semconv
-from sub100_shared.errors import Evicted, Sub100Error
+from sub100_shared.errors import Evicted
 
 WAIT_S = 5.0
 HIT = CacheHit(
@@ -22,7 +24,7 @@ HIT = CacheHit(
 
 
 class Client:
-    """A Responder: what one client got. While ``stalled`` it takes nothing."""
+    """A delivery: what one client got. While ``stalled`` it takes nothing."""
 
     def __init__(self, *, stalled: bool = False) -> None:
         self.got: list[str] = []
@@ -36,7 +38,7 @@ class Client:
         if not stalled:
             self.can_read.set()
 
-    async def text(self, text: str) -> None:
+    async def text(self, text: str, scored: Sequence[ScoredToken] = ()) -> None:
         await self.can_read.wait()
         self.got.append(text)
         self.tiers.append(self.ex.tier)
@@ -49,9 +51,6 @@ class Client:
     async def finish(self) -> None:
         self.is_finished = True
         self.changed.set()
-
-    async def fail(self, error: Sub100Error) -> None:
-        raise AssertionError("readers raise")
 
     async def has(self, *pieces: str) -> None:
         async with asyncio.timeout(WAIT_S):

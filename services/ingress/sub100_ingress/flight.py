@@ -13,7 +13,7 @@ from typing import Final
 from sub100_proto.cache import CacheHit
 from sub100_shared import semconv
 
-from .delivery import Responder
+from .delivery import ChoiceDelivery
 from .exchange import CacheFacts, Exchange
 from .text import ScoredToken
 
@@ -92,7 +92,7 @@ class Flight:
         self._error = error
         self._wake_all()
 
-    async def read(self, ex: Exchange, responder: Responder) -> None:
+    async def read(self, ex: Exchange, client: ChoiceDelivery) -> None:
         """Deliver everything to one client; raises the generation's error.
 
         Whoever reads last and leaves early ends the generation, and waits until engine and KV are free.
@@ -111,19 +111,19 @@ class Flight:
                     piece = self.run.pieces[seat.position]
                     seat.position += 1
                     self._make_room()
-                    await responder.text(piece)
+                    await client.text(piece)
                 if self.is_over:
                     break
                 if seat.is_poked:
                     seat.is_poked = False
-                    await responder.keep_alive()
+                    await client.keep_alive()
                     continue
                 seat.waiter = asyncio.get_running_loop().create_future()
                 await seat.waiter
             ex.adopt(self.run, is_own=is_leader)
             if self._error is not None:
                 raise self._error
-            await responder.finish()
+            await client.finish()
         finally:
             ex.adopt(self.run, is_own=is_leader)
             await self._leave(seat, is_leader)
