@@ -5,6 +5,7 @@ from sub100_shared.lifecycle import Runtime
 
 from .config import CacheConfig
 from .embedders.bounded import BoundedEmbedder
+from .guard import WORDING
 from .lookups import Lookups
 from .semantic import SemanticTier
 from .service import CacheService
@@ -29,7 +30,7 @@ def compose(
     semantic = (
         SemanticTier(
             embedder,
-            VectorIndex(commands, embedder.id, embedder.dimension),
+            VectorIndex(commands, f"{embedder.id}-w{WORDING}", embedder.dimension),
             exact,
             clock,
             threshold=config.threshold,

@@ -7,7 +7,7 @@ from sub100_shared.clock import Clock
 
 from .embedders.api import EmbedderUnavailable
 from .embedders.bounded import BoundedEmbedder
-from .guard import refusal
+from .guard import refusal, wording
 from .store.entries import Entry
 from .store.exact import ExactTier
 from .store.generations import Question
@@ -50,7 +50,8 @@ class SemanticTier:
         for a scope of the wrong length."""
         if self.index.problem or not self._takes(lookup.scope, lookup.question):
             return SemanticFound()
-        vector = await self.embedder.embed(lookup.tenant, lookup.question, self._left_s(deadline_ms))
+        text = wording(lookup.question)
+        vector = await self.embedder.embed(lookup.tenant, text, self._left_s(deadline_ms))
         neighbours = await self.index.nearest(
             lookup.tenant, lookup.scope, vector, self._num_neighbours, self._left_s(deadline_ms)
         )
@@ -68,7 +69,7 @@ class SemanticTier:
         if not self._takes(fill.scope, fill.question):
             return None
         try:
-            vector = await self.embedder.embed(fill.tenant, fill.question, FILL_TIMEOUT_S)
+            vector = await self.embedder.embed(fill.tenant, wording(fill.question), FILL_TIMEOUT_S)
         except EmbedderUnavailable:
             return None
         return QuestionVector(self.index.space, vector)

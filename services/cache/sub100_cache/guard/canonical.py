@@ -1,0 +1,114 @@
+"""A question without what does not change it: courtesies, spellings, number words, units, agreement."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from . import equivalents, lexicon
+from .courtesy import without_courtesy
+from .tokens import Token
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _bare(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split() if word not in lexicon.ARTICLES)
+
+
+_PHRASES: Final = {_bare(left): words(right) for left, right in equivalents.PHRASES.items()}
+_LONGEST: Final = max(len(phrase) for phrase in _PHRASES)
+_KEPT_ARTICLE: Final = frozenset({"few", "little", "number", "who", "while", "bit"})
+"""Words that mean another thing with an article: ``a few`` are more than ``few``."""
+
+_MENTIONED: Final = lexicon.CLAUSE_OPENERS | lexicon.AUXILIARIES | {"and", "or", "of", ",", "vs", "versus"}
+_SYMBOLS: Final = {"%": "percent", "&": "and"}
+
+
+def canonical(tokens: Sequence[Token]) -> list[Token]:
+    """English ``tokens`` in the form that ``frames`` and ``sameness`` compare."""
+    found = without_courtesy(_with_articles(tokens))
+    return _with_phrases(_with_numbers(found))
+
+
+def _with_articles(tokens: Sequence[Token]) -> list[Token]:
+    """Articles become a property of the word after them."""
+    found: list[Token] = []
+    article = ""
+    for position, token in enumerate(tokens):
+        after = tokens[position + 1].text if position + 1 < len(tokens) else ""
+        if token.text in lexicon.ARTICLES:
+            before = tokens[position - 1].text if position else ""
+            if _is_named(token, before, after, position):
+                found.append(token)
+            else:
+                article = "the" if token.text == "the" else "a"
+            continue
+        found.append(msgspec.structs.replace(token, text=_word(token), article=article))
+        article = ""
+    return found
+
+
+def _is_named(article: Token, before: str, after: str, position: int) -> bool:
+    """It is no mere article: a letter (``vitamin a``), a word spoken of (``a or an``), part of a name (``The
+    Hague``), or what makes another word of the next (``a few``)."""
+    return (
+        not after
+        or after in _KEPT_ARTICLE
+        or after in _MENTIONED
+        or before in lexicon.LETTERED
+        or (position > 0 and article.raw[:1].isupper())
+    )
+
+
+def _word(token: Token) -> str:
+    if token.raw == "US":
+        return "u.s"
+    text = equivalents.AGREEMENT.get(token.text, token.text)
+    text = equivalents.SPELLINGS.get(text, text)
+    return equivalents.SYNONYMS.get(text, text)
+
+
+def _with_numbers(tokens: list[Token]) -> list[Token]:
+    found: list[Token] = []
+    for token in tokens:
+        text = equivalents.NUMBERS.get(token.text, token.text)
+        before = found[-1].text if found else ""
+        follows_number = before.replace(".", "").isdigit()
+        if token.text in _SYMBOLS:
+            text = _SYMBOLS[token.text]
+        elif text in equivalents.UNITS and (follows_number or _converts(text, before)):
+            text = equivalents.UNITS[text]
+        elif text in equivalents.SCALES and (before == "one" or before.isdigit()):
+            found.pop()
+            text = str((1 if before == "one" else int(before)) * equivalents.SCALES[text])
+        found.append(msgspec.structs.replace(token, text=text))
+    return found
+
+
+def _converts(unit: str, before: str) -> bool:
+    """``how many lbs``, ``in cm``; of hours and minutes ``in an hour`` is something else."""
+    return (
+        before in ("many", "in", "to")
+        and equivalents.UNITS[unit] not in equivalents.TIME_UNITS
+        and len(unit) > 1
+    )
+
+
+def _with_phrases(tokens: list[Token]) -> list[Token]:
+    found: list[Token] = []
+    position = 0
+    while position < len(tokens):
+        for length in range(min(_LONGEST, len(tokens) - position), 0, -1):
+            phrase = tuple(token.text for token in tokens[position : position + length])
+            if phrase in _PHRASES:
+                article = tokens[position].article
+                found += [Token(word, word, article) for word in _PHRASES[phrase]]
+                position += length
+                break
+        else:
+            found.append(tokens[position])
+            position += 1
+    return found

@@ -1,0 +1,228 @@
+"""The ways to put one question: each is brought into one form, named by its head.
+
+A frame says what the whole question wants (a way, a meaning, a price, a reason), so only whole beginnings
+and ends are rewritten, and only into what every reader would take for the same question.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from . import lexicon
+from .tokens import Token
+from .verbs import may_be_participle
+from .wordlists import words
+
+HOW_TO: Final = "<how-to>"
+MEANING: Final = "<meaning>"
+PRICE: Final = "<price>"
+CAUSE: Final = "<cause>"
+
+
+class Question(msgspec.Struct, frozen=True):
+    """``is_indirect``: subject and verb stand as in a statement (tell me where the Louvre *is*).
+    ``verb``: the place of a participle that stands for its base, where a passive was made active."""
+
+    tokens: tuple[Token, ...]
+    is_indirect: bool = False
+    verb: int | None = None
+
+
+def _rows(rows: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    found: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    for row in rows.strip().splitlines():
+        left, _, right = row.partition("=")
+        found += [(tuple(form.split()), tuple(right.split())) for form in left.split("|")]
+    return sorted(found, key=lambda pair: len(pair[0]), reverse=True)
+
+
+_REQUESTS: Final = _rows("""
+can you | could you | would you | will you | i would like you to | i want you to | i need you to =
+i would be grateful if you could | i would appreciate it if you could | would you be able to =
+""")
+"""Dropped before an imperative."""
+
+_INDIRECT: Final = _rows("""
+tell me | let me know | do you know | do you happen to know | would you know | explain to me | explain =
+show me | i would like to know | i want to know | i need to know | i would love to know | help me understand =
+i wonder | i am wondering | i was wondering | i am curious | i am trying to understand | describe =
+i want to understand | i would like to understand | can you remind me | remind me | teach me =
+""")
+"""Dropped before a question word; the question is indirect then."""
+
+_HEADS: Final = _rows(f"""
+how do i | how can i | how could i | how would i | how to | how do one | how can one = {HOW_TO}
+what is way to | what is way for me to | what is procedure to | what is process to = {HOW_TO}
+what are steps to | what is steps to | what steps do i take to | what steps do i follow to = {HOW_TO}
+what is steps i follow to | what do i do to | what do i have to do to = {HOW_TO}
+walk me through steps to | walk me through how to | guide me through how to | show me steps to = {HOW_TO}
+show me how to | tell me how to | explain how to | teach me how to | teach me to | steps to = {HOW_TO}
+i want to know how to | i would like to know how to | give me steps to | list steps to = {HOW_TO}
+what is meaning of | explain meaning of | what is definition of | give me definition of = {MEANING}
+give definition of | tell me meaning of | what is meant by = {MEANING}
+what is price of | what is cost of | tell me price of | tell me cost of = {PRICE}
+what is cause of | what is causes of | what cause | what causes = {CAUSE}
+explain causes of | explain cause of = {CAUSE}
+how come | what is reason that | what is reason why | what is reason for which | for what reason = why
+which author wrote | who is author of | who was author of = who wrote
+who is inventor of | who was inventor of = who invented
+who is founder of | who was founder of = who founded
+who is composer of | who was composer of = who composed
+who is discoverer of | who was discoverer of = who discovered
+which is = what is
+when is best time to = what is best time to
+how tall is = what is height of
+how deep is = what is depth of
+how heavy is = what is weight of
+how old is = what is age of
+how old was = what was age of
+what age do = how old do
+what age must = how old must
+what is number of people in = what is population of
+how many people live in = what is population of
+what is location of = where is
+which = what
+what is best way i can | what is best way for me to = what is best way to
+is it possible for me to | am i able to | is there any way i can = can i
+what happens | what will happen | what would happen = <what-happens>
+""")
+_STATEMENT_ORDER: Final = frozenset({"how come", "what is reason that", "what is reason why"})
+_HEAD_ENDS: Final = {"where is": ("located", "situated")}
+_RELATIONAL: Final = words(
+    """
+    capital population height age size area currency president author length weight price cost depth ceo
+    founder director meaning definition symbol birthplace birthday purpose diameter radius mass speed
+    location prime flag anthem language nickname
+    """
+)
+_FRONTED: Final = words("in on at by for with from to under during")
+
+
+def question(tokens: Sequence[Token]) -> Question:
+    """``tokens`` are canonical."""
+    asked = without_request(_with_front_last(list(tokens)))
+    found = Question(asked, is_indirect=len(asked) < len(tokens) and asked[0].text in lexicon.WH_WORDS)
+    found = _without_end(_with_relation(found))
+    return _with_head(found)
+
+
+def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(token.text for token in tokens)
+
+
+def _after(prefix: tuple[str, ...], tokens: Sequence[Token]) -> Sequence[Token] | None:
+    size = len(prefix)
+    return tokens[size:] if _texts(tokens[:size]) == prefix and len(tokens) > size else None
+
+
+def _with_front_last(tokens: list[Token]) -> tuple[Token, ...]:
+    """``In Excel, how do I ...`` asks ``How do I ... in Excel``: a fronted clause goes to the end."""
+    texts = _texts(tokens)
+    if texts.count(",") != 1:
+        return tuple(tokens)
+    comma = texts.index(",")
+    front, rest = tokens[:comma], tokens[comma + 1 :]
+    begins = texts[0] in lexicon.CLAUSE_OPENERS
+    asks = bool(rest) and (rest[0].text in lexicon.WH_WORDS or rest[0].text in lexicon.AUXILIARIES)
+    if begins and asks and front and len(front) > 1:
+        return (*rest, *front)
+    if (
+        rest
+        and rest[0].text in lexicon.CLAUSE_OPENERS
+        and texts[0] in (lexicon.WH_WORDS | lexicon.AUXILIARIES)
+    ):
+        return (*front, *rest)
+    return tuple(tokens)
+
+
+def without_request(asked: Sequence[Token]) -> tuple[Token, ...]:
+    """``can you tell me where X is`` -> ``where X is``; ``could you list X`` -> ``list X``."""
+    tokens = asked
+    for prefix, _ in _REQUESTS:
+        rest = _after(prefix, tokens)
+        if rest and rest[0].text in lexicon.IMPERATIVES:
+            tokens = rest
+            break
+    for prefix, _ in _INDIRECT:
+        rest = _after(prefix, tokens)
+        if rest and rest[0].text in lexicon.WH_WORDS and _texts(rest[:2]) != ("how", "to"):
+            return tuple(rest)
+    return tuple(tokens)
+
+
+def _with_relation(found: Question) -> Question:
+    """``France 's capital`` -> ``capital of France``, where it ends a question of ``what|who is``."""
+    texts = _texts(found.tokens)
+    if (
+        texts[:2] in (("what", "is"), ("who", "is"), ("what", "was"), ("who", "was"))
+        and texts.count("'s") == 1
+    ):
+        mark = texts.index("'s")
+        owner, owned = found.tokens[2:mark], found.tokens[mark + 1 :]
+        if owner and owned and owned[0].text in _RELATIONAL:
+            of = Token("of", "of")
+            tokens = (*found.tokens[:2], owned[0], of, *owner, *owned[1:])
+            return msgspec.structs.replace(found, tokens=tokens)
+    return found
+
+
+def _without_end(found: Question) -> Question:
+    texts = _texts(found.tokens)
+    for head, ends in _HEAD_ENDS.items():
+        if texts[:2] == tuple(head.split()) and texts[-1] in ends and len(texts) > 3:
+            return msgspec.structs.replace(found, tokens=found.tokens[:-1])
+    return found
+
+
+def _with_head(found: Question) -> Question:
+    tokens, texts = found.tokens, _texts(found.tokens)
+    if texts[0] in ("name", "list") and len(tokens) > 2 and tokens[1].article == "the":
+        return Question((Token("what", "what"), Token("is", "is"), *tokens[1:]))
+    if texts[:2] == ("what", "do") and texts[-1] == "mean" and len(texts) > 3:
+        return Question((Token(MEANING, ""), *tokens[2:-1]))
+    if texts[:1] == ("define",) and 2 <= len(texts) <= 4:
+        return Question((Token(MEANING, ""), *tokens[1:]))
+    if texts[:3] == ("how", "much", "do") and "cost" in texts[3:]:
+        cost = texts.index("cost")
+        return Question((Token(PRICE, ""), *tokens[3:cost], *tokens[cost + 1 :]))
+    if texts[:3] == ("how", "much", "is") and len(texts) > 3:
+        return Question((Token(PRICE, ""), *tokens[3:]))
+    if texts[:2] == ("why", "do") and texts[-1] == "happen" and len(texts) > 3:
+        return Question((Token(CAUSE, ""), *tokens[2:-1]))
+    if (active := _active(tokens)) is not None:
+        return active
+    for prefix, head in _HEADS:
+        rest = _after(prefix, tokens)
+        if rest:
+            begun = tuple(Token(word, word) for word in head)
+            is_indirect = found.is_indirect or " ".join(prefix) in _STATEMENT_ORDER
+            return Question((*begun, *rest), is_indirect=is_indirect)
+    return found
+
+
+def _active(tokens: tuple[Token, ...]) -> Question | None:
+    """``how is X filtered by Y`` -> ``how do Y filter X``; ``how should X be stored`` -> ``how should i store
+    X``; ``how is X pronounced`` -> ``how do you pronounce X``."""
+    texts = _texts(tokens)
+    if texts[:1] != ("how",) or len(texts) < 4:
+        return None
+    if texts[1] in ("should", "can") and texts.count("be") == 1:
+        be = texts.index("be")
+        if be > 2 and len(texts) > be + 1 and may_be_participle(texts[be + 1]):
+            verb = tokens[be + 1]
+            i = Token("i", "i")
+            moved = (*tokens[:2], i, verb, *tokens[2:be], *tokens[be + 2 :])
+            head = (Token(HOW_TO, ""),) if texts[1] == "can" else moved[:3]
+            return Question((*head, *moved[3:]), verb=len(head))
+    if texts[1] == "is":
+        places = [place for place in range(3, len(texts)) if may_be_participle(texts[place])]
+        if len(places) == 1 and texts[places[0] + 1 :][:1] == ("by",) and len(texts) > places[0] + 2:
+            place = places[0]
+            do = Token("do", "do")
+            active = (tokens[0], do, *tokens[place + 2 :], tokens[place], *tokens[2:place])
+            return Question(active, verb=2 + len(tokens) - place - 2)
+        if len(places) == 1 and places[0] == len(texts) - 1:
+            you = (tokens[0], Token("do", "do"), Token("you", "you"))
+            return Question((*you, tokens[-1], *tokens[2:-1]), verb=3)
+    return None

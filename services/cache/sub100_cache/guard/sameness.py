@@ -1,0 +1,159 @@
+"""Whether two canonical questions are one: word by word, in order, or by a licence named here."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from . import lexicon
+from .frames import CAUSE, HOW_TO, Question
+from .tokens import Token
+from .typos import is_typo
+from .verbs import is_participle, is_past, is_plural, is_third_person
+from .wordlists import words
+
+_GENERIC_HEADS: Final = frozenset(
+    {(HOW_TO,), (CAUSE,), ("why",), ("can",), ("is",), ("do",), ("should",)}
+    | {("how", auxiliary) for auxiliary in ("do", "is", "can", "should")}
+)
+"""What they ask is asked of a kind: ``a volcano`` and ``volcanoes`` are the same there."""
+
+_COUNTED: Final = words(
+    """
+    pill tablet capsule dose drink beer glass shot cup spoon time day week month year hour minute second
+    unit piece bottle pack number one way example reason
+    """
+)
+_SHORT: Final = 3
+"""What is the time? What is time? In so short a question every article counts."""
+
+_ADVERBS: Final = words(
+    """
+    to if that all every each any some no only always ever never often and or but even still also
+    """
+)
+
+
+def is_same(one: Question, other: Question) -> bool:
+    """Symmetric."""
+    left, right = _without_commas(one), _without_commas(other)
+    if left is None or right is None or left[1] != right[1]:
+        return False
+    if one.is_indirect != other.is_indirect:
+        direct, indirect = (right[0], left[0]) if one.is_indirect else (left[0], right[0])
+        if _is_indirect_form(direct, indirect):
+            return True
+    if len(left[0]) <= _SHORT and _articles(left[0]) != _articles(right[0]):
+        return False
+    return _all_match(one, other, left[0], right[0]) or _has_not_moved(left[0], right[0])
+
+
+def _without_commas(question: Question) -> tuple[tuple[Token, ...], tuple[int, ...]] | None:
+    """The words, and before which of them a clause ends; a comma before ``and`` or ``or`` says nothing."""
+    kept: list[Token] = []
+    breaks: list[int] = []
+    tokens = question.tokens
+    for position, token in enumerate(tokens):
+        if token.text != ",":
+            kept.append(token)
+        elif position + 1 < len(tokens) and tokens[position + 1].text not in ("and", "or"):
+            breaks.append(len(kept))
+    return (tuple(kept), tuple(breaks)) if kept else None
+
+
+def _all_match(one: Question, other: Question, left: Sequence[Token], right: Sequence[Token]) -> bool:
+    if len(left) != len(right):
+        return False
+    is_generic = _texts(left[:1]) in _GENERIC_HEADS or _texts(left[:2]) in _GENERIC_HEADS
+    for place, (a, b) in enumerate(zip(left, right, strict=True)):
+        if _match(a, b, place):
+            continue
+        if is_generic and (_is_generic(left, right, place) or _is_generic(right, left, place)):
+            continue
+        if one.verb == place and is_participle(b.text, a.text):
+            continue
+        if other.verb == place and is_participle(a.text, b.text):
+            continue
+        return False
+    return True
+
+
+def _match(a: Token, b: Token, place: int) -> bool:
+    if a.article != b.article and not _may_drop_article(a, b):
+        return False
+    if a.text != b.text:
+        return is_typo(a, b)
+    has_other_case = a.raw != b.raw and a.raw.casefold() == b.raw.casefold()
+    return not (has_other_case and place and a.text in lexicon.CASE_MATTERS)
+
+
+def _may_drop_article(a: Token, b: Token) -> bool:
+    """One has an article and the other none: where that makes no other thing of the word."""
+    articles = {a.article, b.article}
+    if "" not in articles:
+        return False
+    if "a" in articles:
+        return a.text not in lexicon.MASS_NOUNS
+    is_name = any(token.raw[:1].isupper() and not token.raw.isupper() for token in (a, b))
+    return not is_name
+
+
+def _articles(tokens: Sequence[Token]) -> list[str]:
+    return [token.article for token in tokens]
+
+
+def _is_generic(singular: Sequence[Token], plural: Sequence[Token], place: int) -> bool:
+    """``a <word> <word> thing`` against ``<word> <word> things``."""
+    word = singular[place].text
+    if word in _COUNTED or not is_plural(word, plural[place].text):
+        return False
+    for start in range(place, max(-1, place - 3), -1):
+        if singular[start].article == "a":
+            return not plural[start].article
+    return False
+
+
+def _is_indirect_form(direct: Sequence[Token], indirect: Sequence[Token]) -> bool:
+    """``why do volcanoes erupt`` against ``why volcanoes erupt``, ``where is X`` against ``where X is``."""
+    places = [place for place, token in enumerate(direct[:5]) if token.text in lexicon.AUXILIARIES]
+    if not places or not places[0]:
+        return False
+    place = places[0]
+    auxiliary = direct[place].text
+    rest = [*direct[:place], *direct[place + 1 :]]
+    if auxiliary in ("do", "did"):
+        form = is_third_person if auxiliary == "do" else is_past
+        return _match_but(rest, indirect, form, is_needed=auxiliary == "did")
+    for moved in range(place, len(indirect)):
+        if indirect[moved].text == auxiliary:
+            left = [*indirect[:moved], *indirect[moved + 1 :]]
+            if len(left) == len(rest) and all(_match(a, b, 1) for a, b in zip(rest, left, strict=True)):
+                return True
+    return False
+
+
+def _match_but(base: Sequence[Token], formed: Sequence[Token], form: object, *, is_needed: bool) -> bool:
+    """All match but one verb, which stands in its ``form`` on the right."""
+    if len(base) != len(formed):
+        return False
+    others = [(a.text, b.text) for a, b in zip(base, formed, strict=True) if not _match(a, b, 1)]
+    if not others:
+        return not is_needed
+    return len(others) == 1 and callable(form) and bool(form(*others[0]))
+
+
+def _has_not_moved(left: Sequence[Token], right: Sequence[Token]) -> bool:
+    """``is not glass a liquid``, ``is glass not a liquid``: past the subject, and past nothing else."""
+    a, b = _texts(left), _texts(right)
+    if len(a) != len(b) or a.count("not") != 1 or b.count("not") != 1:
+        return False
+    first, last = sorted((a.index("not"), b.index("not")))
+    early = a if a.index("not") == first else b
+    if not 1 <= first <= 3 or last - first > 4 or early[first - 1] not in lexicon.AUXILIARIES:
+        return False
+    if set(early[first + 1 : last + 1]) & _ADVERBS:
+        return False
+    rests = [[token for token in tokens if token.text != "not"] for tokens in (left, right)]
+    return all(_match(x, y, 1) for x, y in zip(*rests, strict=True))
+
+
+def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(token.text for token in tokens)
