@@ -48,7 +48,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``SUB100_PREFILL_*`` and ``SUB100_DECODE_*``.
 
     ``model``: a model directory (or, for vLLM, a Hugging Face id). ``served_name``: what clients call it.
-    ``kv_host``: where handed-over KV is served from; only this address is bound. ``timing``: the
+    ``kv_host``: where handed-over KV is served from; only this address is bound. ``kv_transport``: how vLLM's
+    KV moves (docs/kv-transfer.md); prefill and decode must say the same. ``timing``: the
     simulated engine's preset. ``max_chunk_tokens`` bounds the tokens of one step: a long prompt is computed
     in chunks of that size less one token for each stream that decodes beside it. ``speculative_*``: see
     Speculation. A drafter with KV of its own must be set for the pool's prefill workers too.
@@ -65,6 +66,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     num_threads: int = 1
     kv_host: str = "127.0.0.1"
     kv_port: int = 0
+    kv_transport: Literal["auto", "tcp", "shm", "nixl"] = "auto"
     lease_s: float = 30.0
     timing: str = "zero"
     max_jobs: int = 256

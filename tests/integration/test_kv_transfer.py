@@ -1,6 +1,11 @@
-"""Exporter and puller over real sockets: the right bytes arrive, or an error does."""
+"""Exporter and puller over real sockets: the right bytes arrive, or an error does.
+
+Three ways for the bytes, one suite. NIXL is in the engine's environment only, so that its tests run there.
+"""
 
 import contextlib
+import os
+import secrets
 import socket
 import time
 from collections.abc import Iterator
@@ -14,7 +19,10 @@ from tests.kv_proxy import Tampering
 from sub100_engine.vllm.exporter import Exporter
 from sub100_engine.vllm.kv_memory import KvMemory
 from sub100_engine.vllm.leases import Leases
-from sub100_engine.vllm.puller import CONNECTOR, KvPullError, Peers, Puller, host_id
+from sub100_engine.vllm.nixl_agent import NixlAgent
+from sub100_engine.vllm.nixl_reading import NixlReading
+from sub100_engine.vllm.nixl_serving import NixlServing
+from sub100_engine.vllm.puller import KvPullError, Peers, Puller, connector_of, host_id
 from sub100_engine.vllm.wire import MAX_MESSAGE_BYTES, NONCE_BYTES
 from sub100_proto.kv import KvHandle
 
@@ -30,24 +38,31 @@ def memory(seed: int) -> KvMemory:
     return KvMemory(layers, "test")
 
 
+def nixl_agent() -> NixlAgent:
+    os.environ |= {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"}
+    return NixlAgent(f"test-{secrets.token_hex(4)}")
+
+
 class Producer:
     """A prefill worker's side, with the lease ``key`` on blocks HELD."""
 
-    def __init__(self, directory: Path, lease_s: float = 30.0) -> None:
+    def __init__(self, directory: Path, way: str = "auto", lease_s: float = 30.0) -> None:
+        self.way = way
         self.memory = memory(1)
+        self.nixl = NixlServing(nixl_agent(), self.memory) if way == "nixl" else None
         self.leases = Leases(lease_s, time.monotonic)
         self.leases.pin("key", "request", b"prompt", HELD)
-        self.exporter = Exporter(self.memory, self.leases, KEY)
+        self.exporter = Exporter(self.memory, self.leases, KEY, self.nixl)
         self.port = self.exporter.start("127.0.0.1", 0, directory / "kv.sock")
         self.handle = KvHandle(
-            connector=CONNECTOR,
+            connector=connector_of(way),
             key="key",
             num_tokens=100,
             layout=self.memory.layout,
             lease_s=lease_s,
             endpoint=f"127.0.0.1:{self.port}",
             host_id=host_id(),
-            shm=str(directory),
+            shm="" if way == "tcp" else str(directory),
         )
 
     def next_outcome(self, timeout_s: float = 5.0) -> str:
@@ -62,36 +77,56 @@ class Producer:
         return msgspec.structs.replace(self.handle, shm="")
 
 
+@pytest.fixture(params=["tcp", "shm", pytest.param("nixl", marks=pytest.mark.vllm)])
+def way(request: pytest.FixtureRequest) -> str:
+    """How the bytes move."""
+    name: str = request.param
+    return name
+
+
 @pytest.fixture
-def producer(tmp_path: Path) -> Iterator[Producer]:
-    producer = Producer(tmp_path)
+def producer(tmp_path: Path, way: str) -> Iterator[Producer]:
+    producer = Producer(tmp_path, way)
     yield producer
     producer.exporter.stop()
 
 
+class Consumer:
+    """A decode worker's side, on other memory."""
+
+    def __init__(self, way: str, key: bytes = KEY) -> None:
+        self.peers = Peers(key, use_shared_memory=way != "tcp")
+        self.memory = memory(2)
+        self._reading = NixlReading(nixl_agent(), self.memory) if way == "nixl" else None
+
+    def pull(self, handle: KvHandle, first: int = 0, timeout_s: float = 5.0) -> KvMemory:
+        """Into blocks 0, 1, ..."""
+        self.puller(timeout_s).pull(handle, b"prompt", first, range(len(HELD) - first))
+        return self.memory
+
+    def failure(self, handle: KvHandle, prompt: bytes = b"prompt", timeout_s: float = 5.0) -> KvPullError:
+        with pytest.raises(KvPullError) as error:
+            self.puller(timeout_s).pull(handle, prompt, 0, range(len(HELD)))
+        return error.value
+
+    def puller(self, timeout_s: float = 5.0) -> Puller:
+        return Puller(self.memory, self.peers, timeout_s, self._reading)
+
+    def close(self) -> None:
+        self.peers.close()
+        if self._reading is not None:
+            self._reading.close()
+
+
 @pytest.fixture
-def peers() -> Iterator[Peers]:
-    peers = Peers(KEY)
-    yield peers
-    peers.close()
+def consumer(way: str) -> Iterator[Consumer]:
+    consumer = Consumer(way)
+    yield consumer
+    consumer.close()
 
 
-def pull(peers: Peers, handle: KvHandle, first: int = 0, timeout_s: float = 5.0) -> KvMemory:
-    """Pull into blocks 0, 1, ... of another memory."""
-    target = memory(2)
-    Puller(target, peers, timeout_s).pull(handle, b"prompt", first, range(len(HELD) - first))
-    return target
-
-
-def failure(peers: Peers, handle: KvHandle, prompt: bytes = b"prompt", timeout_s: float = 5.0) -> KvPullError:
-    with pytest.raises(KvPullError) as error:
-        Puller(memory(2), peers, timeout_s).pull(handle, prompt, 0, range(len(HELD)))
-    return error.value
-
-
-@pytest.mark.parametrize("way", ["tcp", "shared memory"])
-def test_pull_moves_the_blocks_in_order_and_no_others(producer: Producer, peers: Peers, way: str) -> None:
-    target = pull(peers, producer.over_tcp() if way == "tcp" else producer.handle)
+def test_pull_moves_the_blocks_in_order_and_no_others(producer: Producer, consumer: Consumer) -> None:
+    target = consumer.pull(producer.handle)
     untouched = memory(2)
     for layer, source in enumerate(producer.memory.layers):
         assert np.array_equal(target.layers[layer][:4], source[list(HELD)])
@@ -99,74 +134,76 @@ def test_pull_moves_the_blocks_in_order_and_no_others(producer: Producer, peers:
     assert producer.next_outcome() == "pulled"
 
 
-@pytest.mark.parametrize("way", ["tcp", "shared memory"])
-def test_pull_from_a_later_block_moves_the_rest_only(producer: Producer, peers: Peers, way: str) -> None:
-    target = pull(peers, producer.over_tcp() if way == "tcp" else producer.handle, first=3)
+def test_pull_from_a_later_block_moves_the_rest_only(producer: Producer, consumer: Consumer) -> None:
+    target = consumer.pull(producer.handle, first=3)
     assert np.array_equal(target.layers[0][0], producer.memory.layers[0][HELD[3]])
 
 
-def test_one_connection_serves_one_pull_after_the_other(producer: Producer, peers: Peers) -> None:
+def test_one_connection_serves_one_pull_after_the_other(producer: Producer, consumer: Consumer) -> None:
     for i in range(20):
         producer.leases.pin(f"k{i}", "request", b"prompt", HELD[i % 4 :] + HELD[: i % 4])
-        target = pull(peers, msgspec.structs.replace(producer.handle, key=f"k{i}"))
+        target = consumer.pull(msgspec.structs.replace(producer.handle, key=f"k{i}"))
         assert np.array_equal(target.layers[2][0], producer.memory.layers[2][HELD[i % 4]])
 
 
-def test_pull_falls_back_to_tcp_where_the_directory_is_not_shared(producer: Producer, peers: Peers) -> None:
-    target = pull(peers, msgspec.structs.replace(producer.handle, shm="/nowhere"))
+def test_pull_falls_back_to_tcp_where_the_directory_is_not_shared(
+    producer: Producer, consumer: Consumer
+) -> None:
+    target = consumer.pull(msgspec.structs.replace(producer.handle, shm="/nowhere"))
     assert np.array_equal(target.layers[0][0], producer.memory.layers[0][HELD[0]])
 
 
-def test_pull_survives_an_idle_connection_that_died(producer: Producer, peers: Peers, tmp_path: Path) -> None:
-    pull(peers, producer.handle)
+def test_pull_survives_an_idle_connection_that_died(
+    producer: Producer, consumer: Consumer, tmp_path: Path, way: str
+) -> None:
+    consumer.pull(producer.handle)
     producer.exporter.stop()
-    again = Producer(tmp_path)
-    target = pull(peers, again.handle)
+    again = Producer(tmp_path, way)
+    target = consumer.pull(again.handle)
     assert np.array_equal(target.layers[0][0], again.memory.layers[0][HELD[0]])
     again.exporter.stop()
 
 
-def test_second_pull_of_a_key_is_expired(producer: Producer, peers: Peers) -> None:
-    pull(peers, producer.handle)
-    assert failure(peers, producer.handle).code == "kv_expired"
+def test_second_pull_of_a_key_is_expired(producer: Producer, consumer: Consumer) -> None:
+    consumer.pull(producer.handle)
+    assert consumer.failure(producer.handle).code == "kv_expired"
 
 
-def test_released_and_unknown_keys_are_expired(producer: Producer, peers: Peers) -> None:
-    assert peers.release(producer.handle) is True
-    assert failure(peers, producer.handle).code == "kv_expired"
-    assert failure(peers, msgspec.structs.replace(producer.handle, key="never")).code == "kv_expired"
+def test_released_and_unknown_keys_are_expired(producer: Producer, consumer: Consumer) -> None:
+    assert consumer.peers.release(producer.handle) is True
+    assert consumer.failure(producer.handle).code == "kv_expired"
+    assert consumer.failure(msgspec.structs.replace(producer.handle, key="never")).code == "kv_expired"
 
 
-def test_kv_of_another_prompt_or_layout_is_refused_and_stays(producer: Producer, peers: Peers) -> None:
-    assert failure(peers, producer.handle, prompt=b"another").code == "kv_load_failed"
+def test_kv_of_another_prompt_or_layout_is_refused_and_stays(producer: Producer, consumer: Consumer) -> None:
+    assert consumer.failure(producer.handle, prompt=b"another").code == "kv_load_failed"
     other = msgspec.structs.replace(producer.handle, layout="other")
-    assert failure(peers, other).code == "kv_load_failed"
+    assert consumer.failure(other).code == "kv_load_failed"
     assert len(producer.leases) == 1
 
 
-def test_nobody_there_is_a_failed_load(peers: Peers, producer: Producer) -> None:
+def test_nobody_there_is_a_failed_load(consumer: Consumer, producer: Producer) -> None:
     gone = msgspec.structs.replace(producer.over_tcp(), endpoint="127.0.0.1:1")
-    assert failure(peers, gone).code == "kv_load_failed"
+    assert consumer.failure(gone).code == "kv_load_failed"
     nowhere = msgspec.structs.replace(producer.over_tcp(), endpoint="")
-    assert failure(peers, nowhere).code == "kv_load_failed"
+    assert consumer.failure(nowhere).code == "kv_load_failed"
 
 
-@pytest.mark.parametrize("way", ["tcp", "shared memory"])
 def test_wrong_secret_gets_nothing_and_ends_nothing(producer: Producer, way: str) -> None:
-    stranger = Peers(b"x" * 32)
-    error = failure(stranger, producer.over_tcp() if way == "tcp" else producer.handle)
-    assert error.code == "kv_load_failed"
-    assert stranger.release(producer.handle) is False
+    stranger = Consumer(way, b"x" * 32)
+    assert stranger.failure(producer.handle).code == "kv_load_failed"
+    assert stranger.peers.release(producer.handle) is False
+    stranger.close()
     assert len(producer.leases) == 1
 
 
-def test_exporter_outlives_peers_that_talk_nonsense(producer: Producer, peers: Peers) -> None:
+def test_exporter_outlives_peers_that_talk_nonsense(producer: Producer, consumer: Consumer) -> None:
     for noise in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * MAX_MESSAGE_BYTES):
         with socket.create_connection(("127.0.0.1", producer.port), 5) as peer, contextlib.suppress(OSError):
             peer.settimeout(5)
             assert len(peer.recv(NONCE_BYTES)) == NONCE_BYTES
             peer.sendall(noise)
-    assert np.array_equal(pull(peers, producer.over_tcp()).layers[0][0], producer.memory.layers[0][HELD[0]])
+    assert np.array_equal(consumer.pull(producer.over_tcp()).layers[0][0], producer.memory.layers[0][HELD[0]])
 
 
 @pytest.fixture
@@ -180,32 +217,41 @@ def through(proxy: Tampering, producer: Producer) -> KvHandle:
     return msgspec.structs.replace(producer.over_tcp(), endpoint=proxy.endpoint)
 
 
+only_tcp = pytest.mark.parametrize("way", ["tcp"], indirect=True)
+FAULT_AT = {"tcp": 700, "shm": 700, "nixl": 300}
+"""In the payload's frames; with NIXL in the grant, since its bytes take another way (test_kv_nixl)."""
+
+
+@only_tcp
 def test_proxy_that_changes_nothing_does_no_harm(
-    producer: Producer, peers: Peers, tampering: Tampering
+    producer: Producer, consumer: Consumer, tampering: Tampering
 ) -> None:
-    target = pull(peers, through(tampering, producer))
+    target = consumer.pull(through(tampering, producer))
     assert np.array_equal(target.layers[1][0], producer.memory.layers[1][HELD[0]])
     assert tampering.num_bytes > 1000
 
 
-def test_flipped_bit_is_a_failed_load(producer: Producer, peers: Peers, tampering: Tampering) -> None:
+@only_tcp
+def test_flipped_bit_is_a_failed_load(producer: Producer, consumer: Consumer, tampering: Tampering) -> None:
     tampering.flip_at = 900
-    error = failure(peers, through(tampering, producer))
+    error = consumer.failure(through(tampering, producer))
     assert (error.code, "checksum" in str(error)) == ("kv_load_failed", True)
 
 
 def test_short_payload_is_a_failed_load_and_the_kv_stays(
-    producer: Producer, peers: Peers, tampering: Tampering
+    producer: Producer, consumer: Consumer, tampering: Tampering, way: str
 ) -> None:
-    tampering.cut_at = 700
-    assert failure(peers, through(tampering, producer)).code == "kv_load_failed"
-    assert np.array_equal(pull(peers, producer.over_tcp()).layers[0][0], producer.memory.layers[0][HELD[0]])
+    tampering.cut_at = FAULT_AT[way]
+    assert consumer.failure(through(tampering, producer)).code == "kv_load_failed"
+    assert np.array_equal(consumer.pull(producer.over_tcp()).layers[0][0], producer.memory.layers[0][HELD[0]])
 
 
-def test_stalled_payload_is_given_up_in_time(producer: Producer, peers: Peers, tampering: Tampering) -> None:
-    tampering.stall_at = 700
+def test_stalled_payload_is_given_up_in_time(
+    producer: Producer, consumer: Consumer, tampering: Tampering, way: str
+) -> None:
+    tampering.stall_at = FAULT_AT[way]
     started_s = time.monotonic()
-    error = failure(peers, through(tampering, producer), timeout_s=0.3)
+    error = consumer.failure(through(tampering, producer), timeout_s=0.3)
     assert error.code == "kv_load_failed"
     assert time.monotonic() - started_s < 3.0
 

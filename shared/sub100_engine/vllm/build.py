@@ -20,6 +20,7 @@ def build_vllm(config: EngineConfig, key: bytes) -> VllmEngine:
             num_threads=config.num_threads,
             kv_host=config.kv_host,
             kv_port=config.kv_port,
+            kv_transport=config.kv_transport,
             lease_s=config.lease_s,
             speculation=config.speculation,
         ),

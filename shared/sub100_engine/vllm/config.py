@@ -1,7 +1,7 @@
 """What the vLLM adapter needs to be told; the deployment secret is passed beside it, never inside."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -10,6 +10,7 @@ from sub100_engine.settings import Speculation
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Transport = Literal["auto", "tcp", "shm", "nixl"]
 
 
 class VllmConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,7 +18,8 @@ class VllmConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     ``max_chunk_tokens`` bounds the tokens of one engine step, decode tokens included. ``kv_host`` is the
     one address that the hand-over listens on, ``kv_port`` 0 picks a free port, ``kv_advertise`` is what
-    peers dial if that differs. ``use_shared_memory`` offers shared memory to pullers on this host.
+    peers dial if that differs. ``kv_transport`` is how KV bytes move: ``tcp``; ``shm``, shared memory on this
+    host and no listener for others; ``auto``, whichever of the two reaches; ``nixl``, over UCX.
     ``runtime_dir`` holds sockets and keys, in a private directory per engine (default: the system's
     temporary directory). ``pull_timeout_s`` bounds a pull of KV from connect to last byte.
     """
@@ -34,7 +36,7 @@ class VllmConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_host: str = "127.0.0.1"
     kv_port: Count = 0
     kv_advertise: str = ""
-    use_shared_memory: bool = True
+    kv_transport: Transport = "auto"
     lease_s: Seconds = 30.0
     pull_timeout_s: Seconds = 10.0
     runtime_dir: str = ""

@@ -19,6 +19,7 @@ from . import connector, core_output, environment
 from .config import VllmConfig
 from .executor import InlineExecutor
 from .hand_over import TransferSettings
+from .puller import connector_of
 from .runtime_dir import RuntimeDir
 from .speculative import speculative_config
 from .stats import EngineStats
@@ -117,10 +118,10 @@ def engine_args(config: VllmConfig, runtime: RuntimeDir, key: bytes, events_endp
         advertise=config.kv_advertise,
         key_file=str(runtime.write_secret("kv.key", key)),
         runtime_dir=str(runtime.path),
-        use_shared_memory=config.use_shared_memory,
+        transport=config.kv_transport,
         lease_s=config.lease_s,
         pull_timeout_s=config.pull_timeout_s,
-        description=f"{config.name};{config.block_size};{config.dtype}",
+        description=f"{config.name};{config.block_size};{config.dtype};{connector_of(config.kv_transport)}",
     )
     optional: dict[str, Any] = {}
     if config.max_model_len:

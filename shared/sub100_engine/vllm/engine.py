@@ -35,7 +35,7 @@ class VllmEngine:
         self._key = key
         self._core = EngineCore(config, self._fail)
         self._stats = EngineStats(self._hear_report)
-        self._peers = Peers(key, config.use_shared_memory)
+        self._peers = Peers(key, config.kv_transport != "tcp")
         self._runtime: RuntimeDir | None = None
         self._events: KvEvents | None = None
         self._info: EngineInfo | None = None

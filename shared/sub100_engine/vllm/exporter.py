@@ -1,4 +1,4 @@
-"""Serves pinned KV to decode workers: over TCP, or by shared memory to those on this host.
+"""Serves pinned KV to decode workers: over TCP, by shared memory to those on this host, or read with NIXL.
 
 Threads, since it lives in the engine's process beside a loop that is not ours: one per listener and one
 per connection, all bounded; their time goes to copies and socket calls, which release the interpreter.
@@ -8,15 +8,16 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from .arena import Arena, as_bytes, words
-from .kv_memory import KvMemory, Words, checksum
+from .kv_memory import KvMemory, Words, checksum, checksum_in_place, runs
 from .leases import Lease, LeaseOver, Leases
+from .nixl_serving import NixlServing
 from .wire import (
     ACK,
     Channel,
@@ -39,10 +40,14 @@ _MAX_SEND_S: Final = 30.0
 
 
 class Exporter:
-    """``start`` binds and returns the TCP port; ``stop`` ends all threads and is idempotent."""
+    """``start`` binds and returns the TCP port; ``stop`` ends all threads and is idempotent.
 
-    def __init__(self, memory: KvMemory, leases: Leases, key: bytes) -> None:
+    With ``nixl``, pullers read the blocks themselves, and in no other way.
+    """
+
+    def __init__(self, memory: KvMemory, leases: Leases, key: bytes, nixl: NixlServing | None = None) -> None:
         self._memory = memory
+        self._nixl = nixl
         self._leases = leases
         self._key = key
         self._listeners: list[socket.socket] = []
@@ -53,10 +58,14 @@ class Exporter:
         self._is_stopped = False
 
     def start(self, host: str, port: int, socket_path: Path | None) -> int:
-        """Listen on ``host`` and, if given, on a Unix socket (made private by its directory)."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        tcp = socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
-        self._listeners.append(tcp)
+        """Listen on ``host`` and on a Unix socket (made private by its directory), whichever is given.
+        Returns the TCP port, 0 if there is none."""
+        bound = 0
+        if host:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            tcp = socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
+            self._listeners.append(tcp)
+            bound = tcp.getsockname()[1]
         if socket_path is not None:
             local = socket.socket(socket.AF_UNIX)
             self._listeners.append(local)
@@ -66,7 +75,6 @@ class Exporter:
             self._socket_path = socket_path
         for listener in self._listeners:
             self._spawn("kv-accept", self._accept, listener)
-        bound: int = tcp.getsockname()[1]
         return bound
 
     def stop(self) -> None:
@@ -81,6 +89,8 @@ class Exporter:
         self._listeners.clear()
         if self._socket_path is not None:
             self._socket_path.unlink(missing_ok=True)
+        if self._nixl is not None:
+            self._nixl.close()
 
     def _spawn(self, name: str, target: Callable[[socket.socket], None], sock: socket.socket) -> None:
         threading.Thread(target=target, args=(sock,), name=name, daemon=True).start()
@@ -101,7 +111,7 @@ class Exporter:
             self._spawn("kv-export", self._converse, connection)
 
     def _converse(self, connection: socket.socket) -> None:
-        session = _Session(Channel(connection), self._memory, self._leases)
+        session = _Session(Channel(connection), self._memory, self._leases, self._nixl)
         try:
             session.channel.settimeout(_PROOF_TIMEOUT_S)
             prove_as_exporter(session.channel, self._key)
@@ -124,9 +134,10 @@ class Exporter:
 class _Session:
     """One connection and the buffers that it uses again and again."""
 
-    def __init__(self, channel: Channel, memory: KvMemory, leases: Leases) -> None:
+    def __init__(self, channel: Channel, memory: KvMemory, leases: Leases, nixl: NixlServing | None) -> None:
         self.channel = channel
         self._memory = memory
+        self._nixl = nixl
         self._leases = leases
         self._arena: Arena | None = None
         self._frame: Words = words(0)
@@ -143,14 +154,18 @@ class _Session:
             return
         try:
             lease = self._leases.open(request.key)
-            fault = _fault(request, lease, self._memory.layout)
+            fault = _fault(request, lease, self._memory.layout, self._nixl is not None)
             if fault:
                 self.channel.send(Refused("kv_load_failed", fault))
                 return
         except LeaseOver as over:
             self.channel.send(Refused("kv_expired", str(over)))
             return
-        self._send(request, lease)
+        self.channel.settimeout(min(_MAX_SEND_S, self._leases.remaining_s(lease)))
+        if self._nixl is not None:
+            self._let_read(request, lease, self._nixl)
+        else:
+            self._send(request, lease)
 
     def _send(self, request: Pull, lease: Lease) -> None:
         """Grant, send frame by frame, wait for the acknowledgement; raises OSError.
@@ -159,7 +174,6 @@ class _Session:
         away, and ours are free as soon as the copy in progress is done.
         """
         num_bytes = self._memory.block_bytes * request.num_blocks
-        self.channel.settimeout(min(_MAX_SEND_S, self._leases.remaining_s(lease)))
         arena = self._grant(num_bytes)
         offset = 0
         for layer in range(len(self._memory.layers)):
@@ -171,13 +185,30 @@ class _Session:
                     self._frame = words(num_words)
                 out = self._frame[1 : num_words + 1]
             self._gather(layer, request, lease, out)
-            digest = checksum(request.key, layer, out)
+            digest = checksum(request.key, layer, out, request.num_blocks)
             if arena is not None:
                 self.channel.write(digest)
             else:
                 self._frame[0] = np.frombuffer(digest, np.uint64)[0]
                 self.channel.write(as_bytes(self._frame[: num_words + 1]))
             offset += num_words
+        self._await_acknowledgement(request, lease)
+
+    def _let_read(self, request: Pull, lease: Lease, nixl: NixlServing) -> None:
+        """Grant, tell the checksums, serve until the acknowledgement; raises OSError.
+
+        The blocks stay pinned for as long as the puller may read and the lease runs. One that reads on
+        after that finds what the checksums do not fit.
+        """
+        with self._reading(request, lease) as block_ids, nixl.serving():
+            num_bytes = self._memory.block_bytes * request.num_blocks
+            self.channel.send(Granted(num_bytes, readable=nixl.readable(block_ids)))
+            blocks = runs(block_ids)
+            for layer, rows in enumerate(self._memory.layers):
+                self.channel.write(checksum_in_place(request.key, layer, rows, blocks))
+            self._await_acknowledgement(request, lease)
+
+    def _await_acknowledgement(self, request: Pull, lease: Lease) -> None:
         self.channel.settimeout(min(_MAX_SEND_S, self._leases.remaining_s(lease)))
         if self.channel.read(1) != ACK:
             raise PeerError("no acknowledgement")
@@ -200,16 +231,23 @@ class _Session:
         return arena
 
     def _gather(self, layer: int, request: Pull, lease: Lease, out: Words) -> None:
+        with self._reading(request, lease) as block_ids:
+            self._memory.gather(layer, block_ids, out)
+
+    @contextlib.contextmanager
+    def _reading(self, request: Pull, lease: Lease) -> Iterator[tuple[int, ...]]:
+        """The blocks that were asked for, which stay as they are inside."""
         try:
             with self._leases.reading(lease) as block_ids:
-                wanted = block_ids[request.first_block : request.first_block + request.num_blocks]
-                self._memory.gather(layer, wanted, out)
+                yield block_ids[request.first_block : request.first_block + request.num_blocks]
         except LeaseOver as over:
             raise PeerError(str(over)) from over
 
 
-def _fault(request: Pull, lease: Lease, layout: str) -> str:
+def _fault(request: Pull, lease: Lease, layout: str, has_nixl: bool) -> str:
     """Why this puller must not have this lease's KV; empty if it may."""
+    if request.reads != has_nixl:
+        return "one side has NIXL and the other has not"
     if request.layout != layout:
         return f"layout {request.layout} is not {layout}"
     if request.prompt != lease.prompt:

@@ -4,21 +4,26 @@ vLLM calls in on its step thread; pulls run on a few threads of ours, so that st
 """
 
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from .config import Transport
 from .exporter import Exporter
 from .kv_memory import KvMemory
 from .leases import Leases
+from .nixl_agent import NixlAgent
+from .nixl_reading import NixlReading
+from .nixl_serving import NixlServing
 from .orders import Orders, Place, PullOrder, TransferReport
-from .puller import SOCKET_NAME, KvPullError, Peers, Puller, host_id
+from .puller import SOCKET_NAME, Cancellation, KvPullError, Peers, Puller, connector_of, host_id
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +38,7 @@ class TransferSettings(msgspec.Struct, frozen=True, kw_only=True):
     advertise: str
     key_file: str
     runtime_dir: str
-    use_shared_memory: bool
+    transport: Transport
     lease_s: float
     pull_timeout_s: float
     description: str
@@ -54,7 +59,7 @@ class HandOver:
     def __init__(self, settings: TransferSettings) -> None:
         self._settings = settings
         self._key = Path(settings.key_file).read_bytes()
-        self._peers = Peers(self._key, settings.use_shared_memory)
+        self._peers = Peers(self._key, settings.transport != "tcp")
         self._leases = Leases(settings.lease_s, time.monotonic)
         self._threads = ThreadPoolExecutor(_NUM_PULL_THREADS, thread_name_prefix="kv-pull")
         self._lock = threading.Lock()
@@ -65,17 +70,26 @@ class HandOver:
         self._ended: set[str] = set()
         self._exporter: Exporter | None = None
         self._puller: Puller | None = None
+        self._reading: NixlReading | None = None
+        self._pulls: dict[str, tuple[Future[None], Cancellation]] = {}
         self.place: Place | None = None
 
     def open(self, memory: KvMemory) -> None:
-        """Start serving; raises OSError if the address is taken."""
+        """Start serving; raises OSError if the address is taken, NixlMissing without the library."""
         settings = self._settings
-        socket_path = Path(settings.runtime_dir) / SOCKET_NAME if settings.use_shared_memory else None
-        self._exporter = Exporter(memory, self._leases, self._key)
-        port = self._exporter.start(settings.host, settings.port, socket_path)
-        self._puller = Puller(memory, self._peers, settings.pull_timeout_s)
+        serving = None
+        if settings.transport == "nixl":
+            agent = NixlAgent(f"sub100-{secrets.token_hex(8)}")
+            serving = NixlServing(agent, memory)
+            self._reading = NixlReading(agent, memory)
+        is_local_only, is_near = settings.transport == "shm", settings.transport != "tcp"
+        socket_path = Path(settings.runtime_dir) / SOCKET_NAME if is_near else None
+        self._exporter = Exporter(memory, self._leases, self._key, serving)
+        port = self._exporter.start("" if is_local_only else settings.host, settings.port, socket_path)
+        self._puller = Puller(memory, self._peers, settings.pull_timeout_s, self._reading)
         self.place = Place(
-            endpoint=f"{settings.advertise or settings.host}:{port}",
+            connector=connector_of(settings.transport),
+            endpoint="" if is_local_only else f"{settings.advertise or settings.host}:{port}",
             host_id=host_id(),
             shm=settings.runtime_dir if socket_path else "",
             layout=memory.layout,
@@ -91,7 +105,10 @@ class HandOver:
 
     def start_pulls(self, orders: Orders) -> None:
         for order in orders.pulls:
-            self._threads.submit(self._pull, order)
+            cancellation = Cancellation()
+            self._pulls[order.owner] = self._threads.submit(self._pull, order, cancellation), cancellation
+        for owner in orders.cancels:
+            self._cancel(owner)
         for handle in orders.releases:
             self._threads.submit(self._peers.release, handle)
 
@@ -105,6 +122,8 @@ class HandOver:
         """``finished``: requests that the engine ended since the last step. vLLM wants to hear of a sent
         request only once it has ended, and its core dies of one that it has forgotten."""
         ended = self._leases.take_ended()
+        for owner in [owner for owner, (pull, _) in self._pulls.items() if pull.done()]:
+            del self._pulls[owner]
         with self._lock:
             results, self._results = self._results, Results()
             self._reports.extend(TransferReport(key=lease.key, outcome=lease.outcome) for lease in ended)
@@ -123,17 +142,34 @@ class HandOver:
     def close(self) -> None:
         if self._exporter is not None:
             self._exporter.stop()
+        for _, cancellation in self._pulls.values():
+            cancellation.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._peers.close()
+        if self._reading is not None:
+            self._reading.close()
 
-    def _pull(self, order: PullOrder) -> None:
+    def _cancel(self, owner: str) -> None:
+        """End a pull now: the engine gets the blocks back with its end."""
+        pull, cancellation = self._pulls.pop(owner, (None, None))
+        if pull is None or cancellation is None:
+            return
+        if pull.cancel():  # it waited for a thread
+            with self._lock:
+                self._results.received.add(owner)
+        else:
+            cancellation.set()
+
+    def _pull(self, order: PullOrder, cancellation: Cancellation) -> None:
         """Never raises: a load that is not told as received would hold its request for ever."""
         started_s = time.monotonic()
         outcome, reason, num_bytes = "pulled", "", 0
         try:
             if self._puller is None:
                 raise KvPullError("kv_load_failed", "no KV cache yet")
-            num_bytes = self._puller.pull(order.handle, order.prompt, order.first_block, order.block_ids)
+            num_bytes = self._puller.pull(
+                order.handle, order.prompt, order.first_block, order.block_ids, cancellation
+            )
         except KvPullError as error:
             outcome, reason = error.code, str(error)
         except Exception as error:

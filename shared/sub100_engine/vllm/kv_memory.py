@@ -14,6 +14,7 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint64]
 
 WORD_BYTES: Final = 8
+CHECKSUM_BYTES: Final = 8
 
 
 class KvMemory:
@@ -26,6 +27,19 @@ class KvMemory:
         self.layout = fingerprint(description, [layer.shape[1] for layer in layers])
         self.block_bytes = sum(layer.shape[1] for layer in layers) * WORD_BYTES
         self.max_layer_words = max(layer.shape[1] for layer in layers)
+
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """Where each layer starts, as an address in this process."""
+        return tuple(layer.ctypes.data for layer in self.layers)
+
+    @property
+    def regions(self) -> list[tuple[int, int]]:
+        """Address and length in bytes of each layer."""
+        return [(layer.ctypes.data, layer.nbytes) for layer in self.layers]
+
+    def row_bytes(self, layer: int) -> int:
+        return int(self.layers[layer].shape[1]) * WORD_BYTES
 
     def num_words(self, layer: int, num_blocks: int) -> int:
         return int(self.layers[layer].shape[1]) * num_blocks
@@ -63,12 +77,35 @@ def fingerprint(description: str, row_words: Sequence[int]) -> str:
     return blake2b(f"{description};{list(row_words)}".encode(), digest_size=8).hexdigest()
 
 
-def checksum(key: str, layer: int, words: Words) -> bytes:
-    """8 bytes that a flipped bit, a lost word, another layer or another key's payload changes.
+def checksum(key: str, layer: int, words: Words, num_blocks: int) -> bytes:
+    """8 bytes that a flipped bit, a lost word, blocks in another order, another layer or another key's
+    payload change. ``words`` (flat) are that many blocks.
 
     It guards against accidents, not against a peer that knows the deployment secret.
     """
-    total = int(np.add.reduce(words, dtype=np.uint64))
-    mixed = int(np.bitwise_xor.reduce(words))
-    text = f"{key}/{layer}/{words.size}/{total}/{mixed}"
-    return blake2b(text.encode(), digest_size=WORD_BYTES).digest()
+    return _digest(key, layer, [words.reshape(num_blocks, -1)])
+
+
+def checksum_in_place(key: str, layer: int, rows: Words, blocks: Sequence[tuple[int, int]]) -> bytes:
+    """The same over the blocks of a layer where they lie; ``blocks`` are ``runs``."""
+    return _digest(key, layer, [rows[first : first + count] for first, count in blocks])
+
+
+def _digest(key: str, layer: int, parts: Sequence[Words]) -> bytes:
+    """Sums and exclusive ors of each block, hashed in order."""
+    digest = blake2b(f"{key}/{layer}/{parts[0].shape[1]}".encode(), digest_size=CHECKSUM_BYTES)
+    for reduce in (np.add.reduce, np.bitwise_xor.reduce):
+        for part in parts:
+            digest.update(reduce(part, axis=1, dtype=np.uint64))
+    return digest.digest()
+
+
+def runs(block_ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Neighbouring blocks as (first, count), in order."""
+    found: list[tuple[int, int]] = []
+    for block in block_ids:
+        if found and block == sum(found[-1]):
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((block, 1))
+    return found

@@ -55,12 +55,14 @@ class PullOrder:
 
 @dataclass(repr=False)
 class Orders(KVConnectorMetadata):  # type: ignore[misc]
-    """``discards``: key and owner. ``outputs``: by request, the tokens it starts with (``runner_patch``)."""
+    """``discards``: key and owner. ``cancels``: owners whose pulls nobody waits for any more. ``outputs``: by
+    request, the tokens it starts with (``runner_patch``)."""
 
     pins: list[PinOrder] = field(default_factory=list)
     discards: list[tuple[str, str]] = field(default_factory=list)
     pulls: list[PullOrder] = field(default_factory=list)
     releases: list[KvHandle] = field(default_factory=list)
+    cancels: list[str] = field(default_factory=list)
     outputs: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -68,6 +70,7 @@ class Orders(KVConnectorMetadata):  # type: ignore[misc]
 class Place(KVConnectorHandshakeMetadata):  # type: ignore[misc]
     """Where the worker half serves KV, and what it looks like."""
 
+    connector: str
     endpoint: str
     host_id: str
     shm: str

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -18,15 +18,34 @@ from typing import Final
 from sub100_proto.kv import KvHandle
 
 from .arena import Arena, as_bytes, words
-from .kv_memory import KvMemory, Words, checksum
-from .wire import ACK, Channel, Granted, PeerError, Pull, Refused, Release, prove_as_puller, reply_decoder
+from .kv_memory import CHECKSUM_BYTES, KvMemory, Words, checksum
+from .nixl_reading import NixlReading
+from .wire import (
+    ACK,
+    MAX_REPLY_BYTES,
+    Channel,
+    Granted,
+    HangUp,
+    PeerError,
+    Pull,
+    Refused,
+    Release,
+    prove_as_puller,
+    reply_decoder,
+)
 
 _log = logging.getLogger(__name__)
 
 CONNECTOR: Final = "sub100-pull-1"
+NIXL_CONNECTOR: Final = "sub100-nixl-1"
 SOCKET_NAME: Final = "kv.sock"
 _MAX_IDLE: Final = 16
 _CONNECT_TIMEOUT_S: Final = 2.0
+
+
+def connector_of(transport: str) -> str:
+    """What handles name: engines that name the same can hand over to each other."""
+    return NIXL_CONNECTOR if transport == "nixl" else CONNECTOR
 
 
 class KvPullError(Exception):
@@ -44,6 +63,34 @@ def host_id() -> str:
     except OSError:
         boot = socket.gethostname()
     return blake2b(boot.encode(), digest_size=8).hexdigest()
+
+
+class Cancellation:
+    """A pull's end from outside: whatever waits on its connection is woken by an error."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_set = False
+
+    def set(self) -> None:
+        with self._lock:
+            self._is_set = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    def check(self) -> None:
+        """Raises PeerError if it is set."""
+        if self._is_set:
+            raise PeerError("nobody wants it any more")
+
+    def watch(self, sock: socket.socket | None) -> None:
+        """The connection to cut, None once it serves another purpose. Raises PeerError if it is too late."""
+        with self._lock:
+            if sock is not None:
+                self.check()
+            self._socket = sock
 
 
 class _Connection:
@@ -72,7 +119,7 @@ class Peers:
         self._is_closed = False
 
     def ask(
-        self, handle: KvHandle, request: Pull | Release, timeout_s: float
+        self, handle: KvHandle, request: Pull | Release, timeout_s: float, cancellation: Cancellation
     ) -> tuple[_Connection, Granted | Refused | None]:
         """Send a request to the handle's exporter; returns the answer (None: released) and the connection.
 
@@ -81,14 +128,16 @@ class Peers:
         errors: list[OSError] = []
         for address in self._addresses(handle):
             for connect in (self._take_idle, self._connect):
+                cancellation.check()
                 connection = None
                 try:
                     connection = connect(address)
                     if connection is None:
                         continue
+                    cancellation.watch(connection.channel.socket)
                     connection.channel.settimeout(timeout_s)
                     connection.channel.send(request)
-                    reply = connection.channel.receive(reply_decoder)
+                    reply = connection.channel.receive(reply_decoder, MAX_REPLY_BYTES)
                 except OSError as error:
                     errors.append(error)
                     if connection is not None:
@@ -109,7 +158,7 @@ class Peers:
     def release(self, handle: KvHandle, timeout_s: float = _CONNECT_TIMEOUT_S) -> bool:
         """Tell the exporter that the KV will not be pulled; its lease ends it anyway if that fails."""
         try:
-            connection, _ = self.ask(handle, Release(handle.key), timeout_s)
+            connection, _ = self.ask(handle, Release(handle.key), timeout_s, Cancellation())
         except OSError as error:
             _log.info("kv_release_failed: %s", error)
             return False
@@ -159,44 +208,67 @@ class Peers:
 
 
 class Puller:
-    """Pulls into ``memory``. ``timeout_s`` bounds one pull; ``clock`` gives monotonic seconds."""
+    """Pulls into ``memory``. ``timeout_s`` bounds one pull; ``clock`` gives monotonic seconds.
+
+    With ``nixl`` it reads the peers' memory, else it takes what the connection brings.
+    """
 
     def __init__(
         self,
         memory: KvMemory,
         peers: Peers,
         timeout_s: float,
+        nixl: NixlReading | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._memory = memory
         self._peers = peers
         self._timeout_s = timeout_s
+        self._nixl = nixl
+        self._connector = NIXL_CONNECTOR if nixl is not None else CONNECTOR
         self._clock = clock
 
-    def pull(self, handle: KvHandle, prompt: bytes, first_block: int, block_ids: Sequence[int]) -> int:
+    def pull(
+        self,
+        handle: KvHandle,
+        prompt: bytes,
+        first_block: int,
+        block_ids: Sequence[int],
+        cancellation: Cancellation | None = None,
+    ) -> int:
         """Fill ``block_ids`` with the handle's blocks from ``first_block`` on; returns the bytes moved.
 
-        Raises KvPullError; the blocks' contents are then undefined.
+        Raises KvPullError; the blocks' contents are then undefined, and nobody writes to them any more.
         """
-        if handle.connector != CONNECTOR or handle.layout != self._memory.layout:
+        if handle.connector != self._connector or handle.layout != self._memory.layout:
             raise KvPullError("kv_load_failed", f"KV of {handle.connector} in layout {handle.layout}")
+        cancellation = cancellation or Cancellation()
         ends_at_s = self._clock() + self._timeout_s
-        request = Pull(handle.key, handle.layout, prompt, first_block, len(block_ids))
+        num_blocks = len(block_ids)
+        request = Pull(handle.key, handle.layout, prompt, first_block, num_blocks, self._nixl is not None)
         connection = None
         try:
-            connection, reply = self._peers.ask(handle, request, self._timeout_s)
+            connection, reply = self._peers.ask(handle, request, self._timeout_s, cancellation)
             if isinstance(reply, Refused):
+                cancellation.watch(None)
                 self._peers.give_back(connection)
                 raise KvPullError(reply.code, reply.reason)
             if reply is None:
                 raise PeerError("released what was to be pulled")
-            self._receive(connection, reply, request, block_ids, ends_at_s)
+            self._receive(
+                connection, reply, request, block_ids, lambda: self._remaining(ends_at_s, cancellation)
+            )
         except OSError as error:
             if connection is not None:
                 connection.close()
             raise KvPullError("kv_load_failed", f"{type(error).__name__}: {error}") from error
+        cancellation.watch(None)
         self._peers.give_back(connection)
         return reply.num_bytes
+
+    def _remaining(self, ends_at_s: float, cancellation: Cancellation) -> float:
+        cancellation.check()
+        return ends_at_s - self._clock()
 
     def _receive(
         self,
@@ -204,34 +276,55 @@ class Puller:
         grant: Granted,
         request: Pull,
         block_ids: Sequence[int],
-        ends_at_s: float,
+        remaining_s: Callable[[], float],
     ) -> None:
+        """Check and copy layer by layer, then acknowledge; raises OSError."""
         expected = self._memory.block_bytes * len(block_ids)
         if grant.num_bytes != expected:
             raise PeerError(f"payload of {grant.num_bytes} bytes instead of {expected}")
         channel = connection.channel
+        with contextlib.closing(self._frames(connection, grant, len(block_ids), remaining_s)) as frames:
+            for layer, (digest, frame) in enumerate(frames):
+                if checksum(request.key, layer, frame, len(block_ids)) != digest:
+                    raise PeerError(f"checksum of layer {layer} does not match")
+                self._memory.scatter(layer, block_ids, frame)
+        channel.write(ACK)
+
+    def _frames(
+        self, connection: _Connection, grant: Granted, num_blocks: int, remaining_s: Callable[[], float]
+    ) -> Generator[tuple[bytes, Words]]:
+        """Each layer's checksum and blocks, valid until the next is asked for; raises OSError."""
+        channel = connection.channel
+        if self._nixl is not None:
+            if grant.readable is None:
+                raise PeerError("nothing to read with NIXL")
+            hang_up = HangUp(channel.socket)
+
+            def remaining_and_there_s() -> float:
+                hang_up.check()
+                return remaining_s()
+
+            for frame in self._nixl.layers(grant.readable, num_blocks, remaining_and_there_s):
+                channel.settimeout(remaining_s())
+                yield channel.read(CHECKSUM_BYTES), frame
+            return
         if grant.arena_bytes:
             _adopt_arena(connection, grant.arena_bytes)
-        if grant.shared and (connection.arena is None or connection.arena.num_bytes < expected):
+        if grant.shared and (connection.arena is None or connection.arena.num_bytes < grant.num_bytes):
             raise PeerError("no shared memory for the payload")
         offset = 0
         for layer in range(len(self._memory.layers)):
-            channel.settimeout(ends_at_s - self._clock())
-            num_words = self._memory.num_words(layer, len(block_ids))
+            channel.settimeout(remaining_s())
+            num_words = self._memory.num_words(layer, num_blocks)
             if grant.shared and connection.arena is not None:
-                digest = channel.read(8)
-                frame = connection.arena.words[offset : offset + num_words]
+                yield channel.read(CHECKSUM_BYTES), connection.arena.words[offset : offset + num_words]
             else:
                 if connection.frame.size < num_words + 1:
                     connection.frame = words(num_words)
                 whole = connection.frame[: num_words + 1]
                 channel.read_into(as_bytes(whole))
-                digest, frame = whole[:1].tobytes(), whole[1:]
-            if checksum(request.key, layer, frame) != digest:
-                raise PeerError(f"checksum of layer {layer} does not match")
-            self._memory.scatter(layer, block_ids, frame)
+                yield whole[:1].tobytes(), whole[1:]
             offset += num_words
-        channel.write(ACK)
 
 
 def _adopt_arena(connection: _Connection, num_bytes: int) -> None:

@@ -10,7 +10,6 @@ from vllm.v1.request import Request, RequestStatus
 from sub100_proto.kv import KvHandle
 
 from .orders import Orders, PinOrder, Place, PullOrder, RequestParams, parse_params, prompt_fingerprint
-from .puller import CONNECTOR
 
 
 class _AnswerPrefillStats(PrefillStats):  # type: ignore[misc]
@@ -127,8 +126,11 @@ class Scheduling:
         pending = self._pending.pop(request.request_id, None)
         if pending is None:
             return False, None
-        if pending.is_due and pending.params.pull is not None:
-            self._orders.releases.append(pending.params.pull)
+        if pending.params.pull is not None:
+            if pending.is_due:
+                self._orders.releases.append(pending.params.pull)
+            elif request.status == RequestStatus.FINISHED_ABORTED:
+                self._orders.cancels.append(request.request_id)
         if not pending.params.export:
             return False, None
         if request.status != RequestStatus.FINISHED_LENGTH_CAPPED or self._place is None:
@@ -138,7 +140,7 @@ class Scheduling:
 
     def _handle(self, request: Request, key: str, place: Place) -> KvHandle:
         return KvHandle(
-            connector=CONNECTOR,
+            connector=place.connector,
             key=key,
             num_tokens=request.num_prompt_tokens,
             layout=place.layout,

@@ -9,16 +9,19 @@
                                 <-     Pull | Release
     Granted | Refused | Released ->
     [shared memory, if Granted.arena_bytes: its descriptor]
-    one frame a layer: checksum (8) [, the layer's bytes, unless they lie in shared memory]  ->
+    one frame a layer: checksum (8) [, the layer's bytes, unless they lie where the puller reads them]  ->
                                 <-     ACK: the blocks may go
 
 A connection is used for one request after the other. Everything is bounded: messages in size, waits in time.
 """
 
+import contextlib
 import hmac
 import os
+import select
 import socket
 import struct
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final, TypeVar
 
@@ -27,22 +30,26 @@ import msgspec
 NONCE_BYTES: Final = 16
 PROOF_BYTES: Final = 32
 MAX_MESSAGE_BYTES: Final = 64 * 1024
+"""Of a request. A proven exporter may answer with more: agents' metadata, and the blocks of long prompts."""
+MAX_REPLY_BYTES: Final = 4 << 20
 ACK: Final = b"K"
 
 _LENGTH: Final = struct.Struct("<I")
+_TIMEVAL: Final = struct.Struct("@ll")
 _encode: Final = msgspec.msgpack.Encoder().encode
 T = TypeVar("T")
 
 
 class Pull(msgspec.Struct, frozen=True, tag="pull"):
     """Send ``num_blocks`` blocks of ``key`` from ``first_block`` on. ``prompt`` fingerprints the tokens
-    that the puller wants KV of."""
+    that the puller wants KV of. ``reads``: it reads the blocks itself, with NIXL."""
 
     key: str
     layout: str
     prompt: bytes
     first_block: int
     num_blocks: int
+    reads: bool = False
 
 
 class Release(msgspec.Struct, frozen=True, tag="release"):
@@ -51,13 +58,23 @@ class Release(msgspec.Struct, frozen=True, tag="release"):
     key: str
 
 
+class Readable(msgspec.Struct, frozen=True):
+    """Where a puller with NIXL finds the blocks: the exporter's agent, the address of each layer's first
+    block in it, and the blocks' numbers."""
+
+    metadata: bytes
+    bases: tuple[int, ...]
+    block_ids: tuple[int, ...]
+
+
 class Granted(msgspec.Struct, frozen=True, tag="granted"):
     """Frames follow. ``shared``: their bytes lie in the connection's shared memory, whose descriptor
-    comes first if ``arena_bytes`` says that it is new."""
+    comes first if ``arena_bytes`` says that it is new. ``readable``: they are to be read with NIXL."""
 
     num_bytes: int
     shared: bool = False
     arena_bytes: int = 0
+    readable: Readable | None = None
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -93,15 +110,21 @@ class Channel:
         return self.socket.family == socket.AF_UNIX
 
     def settimeout(self, timeout_s: float) -> None:
-        self.socket.settimeout(max(0.001, timeout_s))
+        """Of each read and write. The kernel keeps the time, so that a layer is one call and not hundreds,
+        each of which would have to get the interpreter back from the engine's steps."""
+        seconds, fraction = divmod(max(0.001, timeout_s), 1)
+        limit = _TIMEVAL.pack(int(seconds), int(fraction * 1e6))
+        self.socket.settimeout(None)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self.socket.setsockopt(socket.SOL_SOCKET, option, limit)
 
     def send(self, message: msgspec.Struct) -> None:
         payload = _encode(message)
-        self.socket.sendall(_LENGTH.pack(len(payload)) + payload)
+        self.write(_LENGTH.pack(len(payload)) + payload)
 
-    def receive(self, decoder: "msgspec.msgpack.Decoder[T]") -> T:
+    def receive(self, decoder: "msgspec.msgpack.Decoder[T]", max_bytes: int = MAX_MESSAGE_BYTES) -> T:
         (length,) = _LENGTH.unpack(self.read(_LENGTH.size))
-        if length > MAX_MESSAGE_BYTES:
+        if length > max_bytes:
             raise PeerError(f"message of {length} bytes")
         try:
             return decoder.decode(self.read(length))
@@ -115,16 +138,39 @@ class Channel:
 
     def read_into(self, view: memoryview) -> None:
         while view.nbytes:
-            count = self.socket.recv_into(view)
+            with _timed():
+                count = self.socket.recv_into(view, 0, socket.MSG_WAITALL)
             if not count:
                 raise PeerError("peer closed the connection")
             view = view[count:]
 
     def write(self, data: bytes | memoryview) -> None:
-        self.socket.sendall(data)
+        with _timed():
+            self.socket.sendall(data)
 
     def close(self) -> None:
         self.socket.close()
+
+
+class HangUp:
+    """Tells that a peer closed its side, though what it sent before is still to be read."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLRDHUP)
+
+    def check(self) -> None:
+        """Raises PeerError once it has."""
+        if self._poll.poll(0):
+            raise PeerError("peer closed the connection")
+
+
+@contextlib.contextmanager
+def _timed() -> Iterator[None]:
+    try:
+        yield
+    except BlockingIOError as error:
+        raise TimeoutError("timed out") from error
 
 
 def prove_as_exporter(channel: Channel, key: bytes) -> None:

@@ -1,0 +1,117 @@
+"""The behaviour suite and the hand-over's own promises on vLLM again, with NIXL moving the bytes."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+pytest.register_assert_rewrite("tests.contract.engine_suite")
+
+from tests.contract.engine_suite import EngineBehaviour, Recorder, Rig  # noqa: E402
+from tests.e2e.test_vllm_engine import (  # noqa: E402, F401
+    lone,
+    proxied,
+    short_dir,
+    test_abort_before_the_pull_frees_both_sides,
+    test_abort_of_a_running_prefill_leaves_no_lease,
+    test_handover_keeps_sampling_after_k_tokens,
+    test_killed_adapter_takes_its_core_along_and_is_swept,
+    test_lease_that_ends_frees_the_blocks_and_is_expired,
+    test_only_blocks_that_decode_has_not_are_pulled,
+    test_prompt_that_decode_has_whole_lets_the_producer_go,
+    test_puller_with_another_secret_gets_nothing,
+    test_stop_does_not_wait_for_kv_that_nobody_pulls,
+    test_vllm_counts_no_computed_prompt_token_on_decode,
+)
+
+from sub100_engine.api import KvChange  # noqa: E402
+from sub100_engine.vllm.environment import interface_of  # noqa: E402
+from sub100_engine.vllm.puller import NIXL_CONNECTOR  # noqa: E402
+
+if TYPE_CHECKING:
+    from sub100_engine.vllm.config import VllmConfig
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+    pytest.mark.timeout(180),
+]
+
+KEY = b"a transfer key that is 32 bytes."
+
+
+@pytest.fixture(scope="module")
+def vllm_config(vllm_config: "VllmConfig") -> "VllmConfig":
+    return msgspec.structs.replace(vllm_config, kv_transport="nixl")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def rig(vllm_config: "VllmConfig", rig: Rig) -> AsyncIterator[Rig]:
+    """Two engines with NIXL; the session's reference says what is right."""
+    from sub100_engine.vllm.engine import VllmEngine
+
+    changes: list[KvChange] = []
+    async with contextlib.AsyncExitStack() as stack:
+        engines = [VllmEngine(vllm_config, KEY) for _ in range(2)]
+        infos = []
+        for engine in engines:
+            infos.append(await engine.start(changes.append if engine is engines[0] else lambda _: None))
+            stack.push_async_callback(engine.stop)
+        yield Rig(engines[0], engines[1], infos[0], changes, rig.reference, vocab_size=4000, timeout_s=30.0)
+
+
+class TestVllmEngineWithNixl(EngineBehaviour):
+    pass
+
+
+@pytest.mark.parametrize("num_tokens", [1, 31, 32, 33, 500, 2048])
+async def test_handover_equals_one_engine(rig: Rig, num_tokens: int) -> None:
+    prompt = rig.prompt(num_tokens)
+    first, kv = await rig.handed_over(prompt, max_tokens=24, ignore_eos=True)
+    assert kv.connector == NIXL_CONNECTOR
+    rest = await rig.decoded(rig.work(prompt, output=[first], kv=kv, max_tokens=24, ignore_eos=True))
+    assert [first, *rest.ids] == await rig.expected(prompt, max_tokens=24, ignore_eos=True)
+    assert rest.outputs[0].transferred_tokens == num_tokens
+
+
+async def test_control_connection_that_is_cut_fails_that_attempt_alone(rig: Rig) -> None:
+    prompt = rig.prompt(100)
+    first, kv = await rig.handed_over(prompt)
+    with proxied(kv, cut_at=300) as handle:
+        told = await rig.decoded(rig.work(prompt, output=[first], kv=handle))
+    assert (told.last.error, told.ids) == ("kv_load_failed", [])
+    again = await rig.decoded(rig.work(prompt, output=[first], kv=kv))
+    assert [first, *again.ids] == await rig.expected(prompt)
+
+
+async def test_kv_of_an_engine_without_nixl_is_refused(rig: Rig) -> None:
+    prompt = rig.prompt(40)
+    first, kv = await rig.handed_over(prompt)
+    foreign = msgspec.structs.replace(kv, connector="sub100-pull-1")
+    told = await rig.decoded(rig.work(prompt, output=[first], kv=foreign))
+    assert (told.last.error, told.ids) == ("kv_load_failed", [])
+    rig.prefill.release(kv)
+    await rig.idle(rig.prefill)
+
+
+async def test_streams_go_on_while_kv_comes(rig: Rig) -> None:
+    prompt = rig.prompt(2048)
+    first, kv = await rig.handed_over(prompt)
+    stream = Recorder(rig.work(rig.prompt(20), max_tokens=400, ignore_eos=True))
+    rig.decode.decode(stream.work, stream)
+    await stream.until(lambda r: len(r.outputs) > 2)
+    rest = await rig.decoded(rig.work(prompt, output=[first], kv=kv))
+    assert rest.outputs[0].transferred_tokens == 2048
+    rig.decode.abort(stream.work.attempt)
+
+
+def test_ucx_is_bound_to_the_interface_of_the_hand_over() -> None:
+    assert os.environ["UCX_TLS"] == "tcp"
+    assert os.environ["UCX_NET_DEVICES"] == interface_of("127.0.0.1") == "lo"
+    with pytest.raises(ValueError, match=r"203\.0\.113\.9"):
+        interface_of("203.0.113.9")
