@@ -18,7 +18,7 @@ REPLICAS = $(call replicas,INGRESS,ingress) $(call replicas,CACHE,cache) $(call 
 START_OPTIONS = --engine '$(ENGINE)' --model '$(MODEL)' --port '$(PORT)' --traces-port '$(TRACES_PORT)' $(REPLICAS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down status logs scale test check bench bench-long bench-traces slo verify container-test lock clean
+.PHONY: help setup run up down status logs scale test check bench bench-long bench-kv bench-traces slo verify container-test lock clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench-long: ## Measure what a 100k-token prompt costs its neighbours at ingress
 
 bench-traces: ## Measure what storing a request's spans costs, and how fast a million of them are searched
 	@$(WITH_CONTROL) python -m bench.traces_store
+
+bench-kv: ## Measure how fast KV moves between two vLLM engines, by transport, and whom that disturbs
+	@$(WITH_BOTH) infra/local/bench-kv.sh
 
 slo: ## Measure the share of first tokens under 100 ms, on real vLLM behind a WAN
 	@$(WITH_BOTH) infra/local/slo.sh

@@ -92,13 +92,20 @@ def vllm_config(tiny_llama: Path, runtime_base: Path) -> "VllmConfig":
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def rig(vllm_config: "VllmConfig", tiny_llama: Path) -> "AsyncIterator[Rig]":
+    async with running_rig(vllm_config, tiny_llama) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def running_rig(config: "VllmConfig", tiny_llama: Path) -> "AsyncIterator[Rig]":
+    """Three engines of one configuration; the third never hands over."""
     from tests.contract.engine_suite import Rig
 
     from sub100_engine.vllm.engine import VllmEngine
 
     changes: list[KvChange] = []
     async with contextlib.AsyncExitStack() as stack:
-        engines = [VllmEngine(vllm_config, KEY) for _ in range(3)]
+        engines = [VllmEngine(config, KEY) for _ in range(3)]
         infos = []
         for engine in engines:
             infos.append(await engine.start(changes.append if engine is engines[0] else lambda _: None))

@@ -1,8 +1,8 @@
 """The behaviour suite and the hand-over's own promises on vLLM again, with NIXL moving the bytes."""
 
-import contextlib
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +12,7 @@ import pytest_asyncio
 pytest.register_assert_rewrite("tests.contract.engine_suite")
 
 from tests.contract.engine_suite import EngineBehaviour, Recorder, Rig  # noqa: E402
+from tests.e2e.conftest import running_rig  # noqa: E402
 from tests.e2e.test_vllm_engine import (  # noqa: E402, F401
     lone,
     proxied,
@@ -28,7 +29,6 @@ from tests.e2e.test_vllm_engine import (  # noqa: E402, F401
     test_vllm_counts_no_computed_prompt_token_on_decode,
 )
 
-from sub100_engine.api import KvChange  # noqa: E402
 from sub100_engine.vllm.environment import interface_of  # noqa: E402
 from sub100_engine.vllm.puller import NIXL_CONNECTOR  # noqa: E402
 
@@ -42,27 +42,16 @@ pytestmark = [
     pytest.mark.timeout(180),
 ]
 
-KEY = b"a transfer key that is 32 bytes."
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def vllm_config(vllm_config: "VllmConfig") -> "VllmConfig":
     return msgspec.structs.replace(vllm_config, kv_transport="nixl")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def rig(vllm_config: "VllmConfig", rig: Rig) -> AsyncIterator[Rig]:
-    """Two engines with NIXL; the session's reference says what is right."""
-    from sub100_engine.vllm.engine import VllmEngine
-
-    changes: list[KvChange] = []
-    async with contextlib.AsyncExitStack() as stack:
-        engines = [VllmEngine(vllm_config, KEY) for _ in range(2)]
-        infos = []
-        for engine in engines:
-            infos.append(await engine.start(changes.append if engine is engines[0] else lambda _: None))
-            stack.push_async_callback(engine.stop)
-        yield Rig(engines[0], engines[1], infos[0], changes, rig.reference, vocab_size=4000, timeout_s=30.0)
+async def rig(vllm_config: "VllmConfig", tiny_llama: Path) -> AsyncIterator[Rig]:
+    async with running_rig(vllm_config, tiny_llama) as running:
+        yield running
 
 
 class TestVllmEngineWithNixl(EngineBehaviour):

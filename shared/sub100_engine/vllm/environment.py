@@ -12,7 +12,6 @@ from vllm.platforms import current_platform
 
 from .config import VllmConfig
 
-
 _SIOCGIFADDR: Final = 0x8915
 _TCP_SEGMENTS: Final = {"UCX_TCP_TX_SEG_SIZE": "256k", "UCX_TCP_RX_SEG_SIZE": "512k"}
 """UCX's own (8 and 64 KiB) move a quarter as much."""

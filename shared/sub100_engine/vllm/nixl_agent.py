@@ -26,6 +26,7 @@ Spans = npt.NDArray[np.uint64]
 
 _PACKAGES: Final = ("nixl", "nixl_cu13", "nixl_cu12")
 _MAX_PEERS: Final = 256
+_NOBODY: Final = object()
 _STATES: Final[dict[str, State]] = {"PROC": "running", "DONE": "done"}
 
 
@@ -52,6 +53,7 @@ class NixlAgent:
     """``register`` memory -> give ``metadata`` to a peer; ``connect`` to a peer's -> ``read``."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         library = load_library()
         self._failures: tuple[type[Exception], ...] = _failures(library)
         with self._guarded():
@@ -60,7 +62,7 @@ class NixlAgent:
         if "UCX" not in self._agent.backends:
             raise NixlMissing("this NIXL was built without UCX")
         self._lock = threading.Lock()
-        self._peers: OrderedDict[bytes, str] = OrderedDict()
+        self._peers: OrderedDict[str, None] = OrderedDict()
 
     def register(self, spans: Spans, kind: str = "DRAM") -> Any:
         """Let this memory be read, or read into. Returns what ``deregister`` takes."""
@@ -77,26 +79,28 @@ class NixlAgent:
             data: bytes = self._agent.get_agent_metadata()
             return data
 
-    def connect(self, metadata: bytes) -> str:
-        """The peer's name; known peers cost nothing. The peer that was used longest ago may be dropped."""
+    def connect(self, peer: str, metadata: bytes) -> None:
+        """Make a peer, by its name, one that can be read from; ourselves and known ones cost nothing. The
+        peer that was used longest ago may be dropped."""
+        if peer == self.name:
+            return
         with self._guarded(), self._lock:
-            name = self._peers.get(metadata)
-            if name is None:
-                name = _text(self._agent.add_remote_agent(metadata))
-                self._peers[metadata] = name
+            if peer not in self._peers:
+                added = self._agent.add_remote_agent(metadata)
+                if added != peer and added != peer.encode():
+                    raise NixlError(f"the agent of {peer} has another name")
+                self._peers[peer] = None
                 while len(self._peers) > _MAX_PEERS:
-                    _, oldest = self._peers.popitem(last=False)
+                    oldest, _ = self._peers.popitem(last=False)
                     self._agent.remove_remote_agent(oldest)
-            self._peers.move_to_end(metadata)
-            return name
+            self._peers.move_to_end(peer)
 
     def disconnect(self, peer: str) -> None:
         """Cut every connection to a peer: what is still read from it fails."""
         with self._lock:
-            for metadata in [known for known, name in self._peers.items() if name == peer]:
-                del self._peers[metadata]
-            with contextlib.suppress(*self._failures):
-                self._agent.remove_remote_agent(peer)
+            if self._peers.pop(peer, _NOBODY) is not _NOBODY:
+                with contextlib.suppress(*self._failures):
+                    self._agent.remove_remote_agent(peer)
 
     def read(self, local: Spans, remote: Spans, peer: str, kind: str = "DRAM") -> "Reading":
         """Start to fill ``local`` from the peer's ``remote`` spans, pair by pair."""
@@ -172,7 +176,3 @@ def _failures(library: ModuleType) -> tuple[type[Exception], ...]:
         value for name, value in vars(bindings).items() if name.endswith("Error") and isinstance(value, type)
     )
     return (*own, RuntimeError, ValueError)
-
-
-def _text(name: bytes | str) -> str:
-    return name.decode() if isinstance(name, bytes) else name

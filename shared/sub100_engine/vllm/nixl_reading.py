@@ -50,7 +50,8 @@ class NixlReading:
         memory = self._memory
         if len(source.bases) != len(memory.layers) or len(source.block_ids) != num_blocks:
             raise PeerError("the peer's memory has another shape")
-        peer = self._agent.connect(source.metadata)
+        peer = source.agent
+        self._agent.connect(peer, source.metadata)
         blocks = runs(source.block_ids)
         with self._staging(memory.max_layer_words * num_blocks, peer) as (staging, readings):
             groups = list(_groups(memory, num_blocks, staging.half.size))

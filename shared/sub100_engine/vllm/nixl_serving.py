@@ -34,7 +34,7 @@ class NixlServing:
         self._thread.start()
 
     def readable(self, block_ids: Sequence[int]) -> Readable:
-        return Readable(self._metadata, self._bases, tuple(block_ids))
+        return Readable(self._agent.name, self._metadata, self._bases, tuple(block_ids))
 
     @contextmanager
     def serving(self) -> Iterator[None]:

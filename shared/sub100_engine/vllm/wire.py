@@ -62,6 +62,7 @@ class Readable(msgspec.Struct, frozen=True):
     """Where a puller with NIXL finds the blocks: the exporter's agent, the address of each layer's first
     block in it, and the blocks' numbers."""
 
+    agent: str
     metadata: bytes
     bases: tuple[int, ...]
     block_ids: tuple[int, ...]
