@@ -18,7 +18,7 @@ REPLICAS = $(call replicas,INGRESS,ingress) $(call replicas,CACHE,cache) $(call 
 START_OPTIONS = --engine '$(ENGINE)' --model '$(MODEL)' --port '$(PORT)' --traces-port '$(TRACES_PORT)' $(REPLICAS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down status logs scale test check bench bench-long bench-kv bench-traces slo verify container-test lock clean
+.PHONY: help setup run up down status logs cache scale test check bench bench-long bench-kv bench-traces slo verify container-test lock clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ status: ## Show what runs
 
 logs: ## Follow the logs (SERVICE=prefill-1 for one)
 	@$(WITH_CONTROL) python -m sub100_local logs $(SERVICE)
+
+cache: ## Invalidate, erase or count a tenant's answers: make cache ARGS='stats --tenant demo'
+	@$(WITH_CONTROL) python -m sub100_local cache $(ARGS)
 
 scale: ## Add or remove replicas while it runs: make scale PREFILL=2
 	@$(WITH_CONTROL) python -m sub100_local scale $(REPLICAS)

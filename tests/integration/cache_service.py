@@ -14,7 +14,16 @@ from sub100_cache.embedders.bounded import BoundedEmbedder
 from sub100_cache.store.commands import open_commands
 from sub100_proto import codec, subjects
 from sub100_proto.budget import Budget
-from sub100_proto.cache import CacheAlias, CachedAnswer, CacheFill, CacheHit, CacheLookup, CacheReply
+from sub100_proto.cache import (
+    CacheAlias,
+    CachedAnswer,
+    CacheFill,
+    CacheHit,
+    CacheInvalidate,
+    CacheInvalidated,
+    CacheLookup,
+    CacheReply,
+)
 from sub100_shared.bus import Bus
 from sub100_shared.clock import monotonic_ms
 from sub100_shared.config import Common
@@ -33,7 +42,7 @@ class Client:
 
     def __init__(self, bus: Bus, region: str, tenant: str) -> None:
         self._bus = bus
-        self._region = region
+        self.region = region
         self.tenant = tenant
 
     async def look_up(
@@ -64,7 +73,7 @@ class Client:
 
     async def ask(self, payload: bytes, headers: dict[str, str] | None = None) -> CacheReply:
         msg = await self._bus.request(
-            subjects.cache_lookup(self._region), payload, timeout_s=WAIT_S, headers=headers
+            subjects.cache_lookup(self.region), payload, timeout_s=WAIT_S, headers=headers
         )
         return codec.decode_cache_reply(msg.data)
 
@@ -100,8 +109,31 @@ class Client:
         reply = await self.look_up(digest, scope=scope, revision=revision)
         return reply.generation
 
+    async def invalidate(
+        self,
+        *,
+        tenant: str = "",
+        scope: bytes = b"",
+        revision: str = "",
+        before_unix_s: float = 0.0,
+        erase: bool = False,
+    ) -> CacheInvalidated:
+        command = CacheInvalidate(
+            tenant=tenant or self.tenant,
+            scope=scope,
+            revision=revision,
+            before_unix_s=before_unix_s,
+            erase=erase,
+        )
+        msg = await self._bus.request(
+            subjects.cache_admin(self.region), codec.encode(command), timeout_s=WAIT_S
+        )
+        reply = codec.decode_cache_admin_reply(msg.data)
+        assert isinstance(reply, CacheInvalidated)
+        return reply
+
     async def write(self, write: CacheFill | CacheAlias) -> None:
-        await self._bus.publish(subjects.cache_fill(self._region), codec.encode(write))
+        await self._bus.publish(subjects.cache_fill(self.region), codec.encode(write))
 
     async def reply_until(self, digest: bytes, is_so: Callable[[CacheReply], bool]) -> CacheReply:
         """Ask until the reply is as wanted."""

@@ -49,6 +49,7 @@ FORBIDDEN = [
     ("ingress", subjects.heartbeat(REGION, "prefill", "w1")),
     ("traces", subjects.cache_fill(REGION)),
     ("operator", subjects.control(REGION, "decode", "w1")),
+    ("operator", subjects.cache_fill(REGION)),
     ("cache", subjects.status(REGION, "ingress", "x")),
 ]
 
@@ -126,6 +127,7 @@ async def test_message_of_the_flow_arrives(
     ("asker", "replier", "subject"),
     [
         ("ingress", "cache", subjects.cache_lookup(REGION)),
+        ("operator", "cache", subjects.cache_admin(REGION)),
         ("ingress", "scheduler", subjects.scheduler_place(REGION)),
         ("scheduler", "decode", subjects.control(REGION, "decode", "w1")),
     ],

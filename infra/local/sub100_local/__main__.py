@@ -1,4 +1,4 @@
-"""``python -m sub100_local run|up|down|status|logs|scale|model``; see ``make help``."""
+"""``python -m sub100_local run|up|down|status|logs|scale|model|cache``; see ``make help``."""
 
 import argparse
 import asyncio
@@ -8,7 +8,7 @@ import sys
 
 from sub100_bootstrap.failure import Failure
 
-from . import commands, directories, lifetime, models, options, report
+from . import cache_admin, commands, directories, lifetime, models, options, report
 from .options import Options
 from .programs import log_path
 
@@ -36,6 +36,8 @@ def main(arguments: list[str]) -> int:
             case "model":
                 print(models.resolve(parsed.model, where.cache / "models", _say)[0])
                 return 0
+            case "cache":
+                return cache_admin.run(where, parsed.arguments)
             case _:
                 return _logs(where, parsed.programs)
     except Failure as failure:
@@ -59,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     subparsers.add_parser("status")
     subparsers.add_parser("scale").add_argument("replicas", nargs="*", metavar="service=count")
     subparsers.add_parser("model").add_argument("model", nargs="?", default=options.DEFAULT_MODEL)
+    subparsers.add_parser("cache").add_argument("arguments", nargs=argparse.REMAINDER)
     subparsers.add_parser("logs").add_argument("programs", nargs="*")
     return parser
 

@@ -6,12 +6,14 @@ from sub100_shared.lifecycle import Runtime
 from .config import CacheConfig
 from .embedders.bounded import BoundedEmbedder
 from .guard import WORDING
+from .invalidations import Invalidations
 from .lookups import Lookups
 from .semantic import SemanticTier
 from .service import CacheService
 from .store.commands import Commands
 from .store.exact import ExactTier
 from .store.generations import Generations
+from .store.sweep import Sweep
 from .store.vectors import VectorIndex
 from .store.writes import WallClock, Writes
 
@@ -41,6 +43,6 @@ def compose(
         else None
     )
     lookups = Lookups(exact, generations, semantic, clock, wall_clock)
-    return CacheService(
-        runtime, config, commands, lookups, Writes(commands, exact, wall_clock), semantic, clock
-    )
+    invalidations = Invalidations(generations, Sweep(commands, generations))
+    writes = Writes(commands, exact, wall_clock)
+    return CacheService(runtime, config, commands, lookups, writes, invalidations, semantic, clock)

@@ -7,7 +7,17 @@ from typing import Final
 import msgspec
 
 from sub100_proto import codec, subjects
-from sub100_proto.cache import CacheAlias, CacheFill, CacheHit, CacheMiss, CacheReply
+from sub100_proto.cache import (
+    CacheAlias,
+    CacheFill,
+    CacheHit,
+    CacheInvalidate,
+    CacheInvalidated,
+    CacheMiss,
+    CacheReply,
+    CacheStats,
+    CacheStatsQuery,
+)
 from sub100_shared import catalog, semconv
 from sub100_shared.bus import Incoming
 from sub100_shared.clock import Clock
@@ -15,6 +25,7 @@ from sub100_shared.lifecycle import Runtime
 from sub100_shared.telemetry import Span, SpanKind, extract
 
 from .config import CacheConfig
+from .invalidations import Invalidations
 from .lookups import Lookups
 from .semantic import SemanticTier
 from .store.commands import Commands, StoreUnavailable
@@ -23,6 +34,7 @@ from .store.writes import Writes
 _log = logging.getLogger(__name__)
 
 QUEUE: Final = "cache"
+MAX_ADMIN: Final = 8
 MIN_LOOKUP_MS: Final = 1.0
 """Less than this is no time for a look-up at all."""
 
@@ -39,6 +51,7 @@ class CacheService:
         commands: Commands,
         lookups: Lookups,
         writes: Writes,
+        invalidations: Invalidations,
         semantic: SemanticTier | None,
         clock: Clock,
     ) -> None:
@@ -47,6 +60,7 @@ class CacheService:
         self._commands = commands
         self._lookups = lookups
         self._writes = writes
+        self._invalidations = invalidations
         self._semantic = semantic
         self._clock = clock
         self._told = ""
@@ -66,6 +80,7 @@ class CacheService:
         await bus.serve(
             subjects.cache_fill(region), self._on_write, queue=QUEUE, max_inflight=config.max_fills
         )
+        await bus.serve(subjects.cache_admin(region), self._on_admin, queue=QUEUE, max_inflight=MAX_ADMIN)
         self._told = self._detail()
         self._runtime.set_state("ready", self._told)
         self._runtime.spawn(self._heal(), "heal")
@@ -130,6 +145,17 @@ class CacheService:
         ttl_s, limit = min(fill.ttl_s, self._config.max_ttl_s), self._config.max_answer_bytes
         if not await self._writes.fill(fill, vector, ttl_s=ttl_s, limit=limit):
             _log.info("answer not stored", extra={"request_id": fill.request_id})
+
+    async def _on_admin(self, msg: Incoming) -> bytes:
+        try:
+            command = codec.decode_cache_admin(msg.data)
+            match command:
+                case CacheInvalidate():
+                    return codec.encode(await self._invalidations.apply(command))
+                case CacheStatsQuery():
+                    return codec.encode(CacheStats(error="not counted yet"))
+        except (msgspec.MsgspecError, ValueError) as error:
+            return codec.encode(CacheInvalidated(error=f"unreadable: {type(error).__name__}"))
 
     async def _heal(self) -> None:
         """While something is not well, try whether it is again."""

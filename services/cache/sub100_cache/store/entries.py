@@ -14,6 +14,7 @@ import msgspec
 from sub100_proto.cache import CachedAnswer
 
 DIGEST_BYTES: Final = 32
+_ALL: Final = "sub100:cache:"
 _PREFIX: Final = "sub100:cache:v3:"
 _VECTOR_PREFIX: Final = "sub100:cache:vec:v2:"
 _GENERATIONS_PREFIX: Final = "sub100:cache:generations:v1:"
@@ -80,6 +81,12 @@ def vector_prefix(space: str) -> str:
 
 def vector_key(space: str, tenant: str, digest: bytes) -> str:
     return f"{vector_prefix(space)}{{{tenant}}}:{_hex(digest)}"
+
+
+def tenant_pattern(tenant: str) -> str:
+    """For SCAN: the keys of all entries, aliases and vectors of a tenant."""
+    escaped = "".join(f"\\{each}" if each in "*?[]\\^" else each for each in tenant)
+    return f"{_ALL}*{{{escaped}}}:*"
 
 
 def generations_key(tenant: str) -> str:

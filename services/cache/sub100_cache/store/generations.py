@@ -107,8 +107,9 @@ def standing_of(values: Sequence[Any]) -> Standing:
 class Generations:
     """All methods raise StoreUnavailable, and ValueError for a scope of the wrong length."""
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, *, max_marks: int = MAX_MARKS) -> None:
         self._commands = commands
+        self._max_marks = max_marks
         self._establish = commands.client.register_script(scripts.ESTABLISH)
         self._invalidate = commands.client.register_script(scripts.INVALIDATE)
 
@@ -136,7 +137,7 @@ class Generations:
         """Make unreadable what was stored for the question's target: before ``before_s``, or (0) until now,
         with all fills on their way. Does nothing the second time for one ``position`` of the log (0: none).
         """
-        args: list[Any] = [question.target(), repr(before_s) if before_s else "", position, MAX_MARKS]
+        args: list[Any] = [question.target(), repr(before_s) if before_s else "", position, self._max_marks]
         command = self._invalidate(keys=[generations_key(question.tenant)], args=args)
         try:
             await self._commands.run(command, WRITE_TIMEOUT_S)
