@@ -22,7 +22,7 @@ from .cache import (
     CacheStatsQuery,
 )
 from .fleet import Heartbeat, KvDump, KvEvents, ServiceStatus
-from .jobs import Abort, Accepted, Busy, DecodeJob, DumpKv, PrefillJob, ReleaseKv, Resend
+from .jobs import Abort, Accepted, Busy, DecodeJob, DumpKv, Judged, PrefillJob, ReleaseKv, Resend
 from .placement import Placed, Placement, PlaceRequest, Rejected, Settled
 from .stream import StreamBatch
 
@@ -42,7 +42,7 @@ decode_placed = msgspec.msgpack.Decoder(Placed).decode
 decode_settled = msgspec.msgpack.Decoder(Settled).decode
 decode_job = msgspec.msgpack.Decoder(PrefillJob | DecodeJob).decode
 decode_claim = msgspec.msgpack.Decoder(Accepted | Busy).decode
-decode_control = msgspec.msgpack.Decoder(Abort | Resend | ReleaseKv | DumpKv).decode
+decode_control = msgspec.msgpack.Decoder(Abort | Resend | ReleaseKv | DumpKv | Judged).decode
 decode_stream_batch = msgspec.msgpack.Decoder(StreamBatch).decode
 decode_heartbeat = msgspec.msgpack.Decoder(Heartbeat).decode
 decode_kv_events = msgspec.msgpack.Decoder(KvEvents).decode

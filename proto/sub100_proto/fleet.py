@@ -31,8 +31,10 @@ class Load(Message, frozen=True):
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat"):
-    """Registration and liveness in one. ``layout`` must be equal over a pool: workers with another
-    model, dtype, block size or connector cannot hand KV over. ``kv_seq`` is the last KvEvents.seq."""
+    """Registration and liveness in one. ``model``, ``block_size``, ``dtype``, ``connector``, ``hashes``
+    (``blocks.FINGERPRINT``) and ``layout``, which sums up the rest, must be equal over a pool, or KV could
+    not be handed over; an empty one is not known. ``refusal`` is why the scheduler has refused this worker,
+    who then says ``starting`` until it is told otherwise (Judged). ``kv_seq`` is the last KvEvents.seq."""
 
     worker_id: str
     role: Role
@@ -49,6 +51,10 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     kv_seq: int = 0
     interval_s: float = 0.5
     pool: str = "default"
+    dtype: str = ""
+    connector: str = ""
+    hashes: str = ""
+    refusal: str = ""
 
 
 class KvEvents(Message, frozen=True, tag="kv_events"):

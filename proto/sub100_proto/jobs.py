@@ -88,6 +88,14 @@ class DumpKv(Message, frozen=True, tag="dump_kv"):
     """Answer with KvDump: the scheduler lost an event or is new."""
 
 
+class Judged(Message, frozen=True, tag="judged"):
+    """A scheduler's word on the registration of one life of a worker. ``refusal`` says in what it differs
+    from its pool; empty: it fits, after all."""
+
+    epoch: int
+    refusal: str = ""
+
+
 Job = PrefillJob | DecodeJob
 Claim = Accepted | Busy
-Control = Abort | Resend | ReleaseKv | DumpKv
+Control = Abort | Resend | ReleaseKv | DumpKv | Judged

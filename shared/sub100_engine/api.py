@@ -46,6 +46,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int
     max_num_seqs: int
     max_chunk_tokens: int
+    dtype: str = ""
+    connector: str = ""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ def _simulated(config: EngineConfig, environ: Mapping[str, str], secret: bytes) 
             tokenizer=config.model if Path(config.model).is_dir() else "",
             timing=config.timing,
             block_size=config.block_size,
+            dtype=config.dtype,
             max_model_len=config.max_model_len or context_length(config.model) or sim.max_model_len,
             max_num_seqs=config.max_num_seqs,
             max_chunk_tokens=config.max_chunk_tokens,

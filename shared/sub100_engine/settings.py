@@ -59,6 +59,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     engine: Literal["vllm", "sim"] = "vllm"
     served_name: str = ""
     block_size: int = 32
+    dtype: str = "auto"
     max_model_len: int = 0
     max_num_seqs: int = 32
     max_chunk_tokens: int = 512

@@ -94,6 +94,7 @@ EXAMPLES: dict[str, list[Any]] = {
         jobs.Resend(attempt="a", position=4),
         jobs.ReleaseKv(kv=HANDLE),
         jobs.DumpKv(),
+        jobs.Judged(epoch=1, refusal="block size 64, but pool default has 32 (w1)"),
     ],
     "decode_stream_batch": [
         stream.StreamBatch(

@@ -238,6 +238,12 @@ class Fleet:
 
     async def start(self, role: Role, **variables: str) -> Worker:
         """A worker that is ready. ``variables`` without ``SUB100_``, e.g. ``DECODE_MAX_JOBS="2"``."""
+        worker = await self.launch(role, **variables)
+        await worker.ready()
+        return worker
+
+    async def launch(self, role: Role, **variables: str) -> Worker:
+        """The same, not waiting for it."""
         worker_id = f"{role}-{secrets.token_hex(4)}"
         own = f"SUB100_{role.upper()}_"
         environment = {
@@ -258,7 +264,6 @@ class Fleet:
                 sys.executable, "-m", f"sub100_{role}", env=environment, stderr=sink, stdout=sink
             )
         worker = self._workers[worker_id] = Worker(role, worker_id, process, log)
-        await worker.ready()
         return worker
 
     async def close(self) -> None:

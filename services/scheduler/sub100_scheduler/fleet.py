@@ -1,9 +1,8 @@
 """The fleet as its heartbeats tell it: who is there, in which life, under which load.
 
 A worker enters with its first heartbeat, leaves when it says ``stopped`` or has been silent for three of
-its intervals, and comes back as another worker when its epoch rises. Within a pool all workers must
-agree on model, layout and block size, or KV could not be handed over: the first ready one sets the
-measure, others are refused until it is gone. Time is the caller's, in monotonic milliseconds.
+its intervals, and comes back as another worker when its epoch rises. Who does not fit its pool
+(``registration``) is refused and told so. Time is the caller's, in monotonic milliseconds.
 """
 
 import logging
@@ -11,14 +10,30 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from sub100_proto.fleet import Heartbeat, Load
+from sub100_proto.subjects import Role
+
+from . import registration
 
 _log = logging.getLogger(__name__)
 
 LAPSE_INTERVALS: Final = 3
+IN_PLACE_MS: Final = 1_500.0
+"""A member for that long is in place. A scheduler that has just started hears its fleet in any order."""
 
-Fingerprint = tuple[str, str, int]
-"""Model, layout, block size."""
+MAX_REFUSED: Final = 256
+"""Refused workers that are known at once; of more nothing is said."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a worker is to be told of its registration; an empty refusal lets it in."""
+
+    worker_id: str
+    role: Role
+    epoch: int
+    refusal: str
 
 
 class WorkerView:
@@ -32,11 +47,13 @@ class WorkerView:
         "inflight_decodes",
         "inflight_prefill_tokens",
         "inflight_prefills",
+        "joined_ms",
         "last_seen_ms",
     )
 
     def __init__(self, heartbeat: Heartbeat, now_ms: float) -> None:
         self.heartbeat = heartbeat
+        self.joined_ms = now_ms
         self.last_seen_ms = now_ms
         self.inflight_prefills = 0
         self.inflight_prefill_tokens = 0
@@ -81,6 +98,7 @@ class Fleet:
     def __init__(self) -> None:
         self._workers: dict[str, WorkerView] = {}
         self._refused: dict[str, WorkerView] = {}
+        self._verdicts: dict[str, Verdict] = {}
         self._order: tuple[WorkerView, ...] = ()
 
     @property
@@ -99,8 +117,7 @@ class Fleet:
         if heartbeat.state == "stopped":
             self._refused.pop(heartbeat.worker_id, None)
             return self._remove(heartbeat.worker_id)
-        if not self._is_compatible(heartbeat):
-            self._refuse(heartbeat, now_ms)
+        if registration.is_candidate(heartbeat) and not self._may_join(heartbeat, now_ms):
             return self._remove(heartbeat.worker_id)
         self._refused.pop(heartbeat.worker_id, None)
         if known is not None and known.heartbeat.epoch == heartbeat.epoch:
@@ -131,37 +148,46 @@ class Fleet:
         self._order = tuple(self._workers.values())
         return Change.LEFT
 
-    def _is_compatible(self, heartbeat: Heartbeat) -> bool:
-        """A worker that is still loading may not know its layout yet, so only ready ones are judged."""
-        if heartbeat.state != "ready":
-            return True
-        measure = _fingerprint(heartbeat)
+    def take_verdicts(self) -> list[Verdict]:
+        """What is to be told to workers since the last call; repeated with their heartbeats until they say
+        that they know."""
+        verdicts, self._verdicts = self._verdicts, {}
+        return list(verdicts.values())
+
+    def _may_join(self, beat: Heartbeat, now_ms: float) -> bool:
+        """Judge a worker that is ready, or would be. One that was refused and is let in again has a word
+        to wait for: it joins when it says ``ready``."""
+        in_place: list[Heartbeat] = []
+        waiting = [view.heartbeat for view in self._refused.values()]
         for view in self._order:
-            other = view.heartbeat
-            if (
-                other.pool == heartbeat.pool
-                and other.state == "ready"
-                and other.worker_id != heartbeat.worker_id
-            ):
-                return _fingerprint(other) == measure
+            is_in_place = now_ms - view.joined_ms >= IN_PLACE_MS
+            (in_place if is_in_place else waiting).append(view.heartbeat)
+        refusal = registration.refusal(beat, in_place, waiting)
+        if refusal != beat.refusal:
+            self._tell(beat, refusal)
+        if refusal or beat.refusal:
+            self._remember(beat, refusal, now_ms)
+            return False
         return True
 
-    def _refuse(self, heartbeat: Heartbeat, now_ms: float) -> None:
-        before = self._refused.get(heartbeat.worker_id)
-        if before is None or before.heartbeat.epoch != heartbeat.epoch:
+    def _tell(self, beat: Heartbeat, refusal: str) -> None:
+        if len(self._verdicts) < MAX_REFUSED:
+            self._verdicts[beat.worker_id] = Verdict(beat.worker_id, beat.role, beat.epoch, refusal)
+
+    def _remember(self, beat: Heartbeat, refusal: str, now_ms: float) -> None:
+        """Log a life's refusal once."""
+        before = self._refused.get(beat.worker_id)
+        if before is None and len(self._refused) >= MAX_REFUSED:
+            return
+        if refusal and (before is None or before.heartbeat.epoch != beat.epoch):
             _log.error(
-                "worker refused: it cannot hand KV over within its pool",
+                "worker refused",
                 extra={
-                    "worker_id": heartbeat.worker_id,
-                    "epoch": heartbeat.epoch,
-                    "pool": heartbeat.pool,
-                    "model": heartbeat.model,
-                    "layout": heartbeat.layout,
-                    "block_size": heartbeat.block_size,
+                    "worker_id": beat.worker_id,
+                    "role": beat.role,
+                    "epoch": beat.epoch,
+                    "pool": beat.pool,
+                    "reason": refusal,
                 },
             )
-        self._refused[heartbeat.worker_id] = WorkerView(heartbeat, now_ms)
-
-
-def _fingerprint(heartbeat: Heartbeat) -> Fingerprint:
-    return heartbeat.model, heartbeat.layout, heartbeat.block_size
+        self._refused[beat.worker_id] = WorkerView(beat, now_ms)

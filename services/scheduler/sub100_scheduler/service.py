@@ -1,6 +1,7 @@
 """The scheduler program: messages in, messages out. Decisions are the policy's, state is the view's."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import secrets
@@ -9,9 +10,10 @@ from typing import Final
 import msgspec
 
 from sub100_proto import codec, subjects
+from sub100_proto.jobs import Judged
 from sub100_proto.placement import Placed, Placement, PlaceRequest, Rejected
 from sub100_shared import semconv
-from sub100_shared.bus import Bus, Incoming
+from sub100_shared.bus import Bus, BusUnavailable, Incoming
 from sub100_shared.clock import Clock
 from sub100_shared.lifecycle import Runtime
 from sub100_shared.telemetry import Span, SpanKind, Telemetry, extract, fail
@@ -178,6 +180,16 @@ class SchedulerService:
             if gone:
                 self._tell_state()
             self._dumps.ask()
+            await self._tell_verdicts()
+
+    async def _tell_verdicts(self) -> None:
+        """Lost ones are repeated: the worker's next heartbeat shows that it does not know."""
+        for verdict in self._view.fleet.take_verdicts():
+            subject = subjects.control(self._runtime.region, verdict.role, verdict.worker_id)
+            with contextlib.suppress(BusUnavailable):
+                await self._runtime.bus.publish(
+                    subject, codec.encode(Judged(epoch=verdict.epoch, refusal=verdict.refusal))
+                )
 
     def _on_heartbeat(self, msg: Incoming) -> None:
         heartbeat = codec.decode_heartbeat(msg.data)

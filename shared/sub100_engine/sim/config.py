@@ -25,6 +25,7 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
     answer_min_tokens: Positive = 8
     answer_max_tokens: Positive = 64
     vocab_size: Positive = 49_152
+    dtype: str = "auto"
     block_size: Positive = 32
     num_blocks: Positive = 8_192
     max_model_len: Positive = 131_072
@@ -41,8 +42,8 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layout(self) -> str:
-        """Engines of one model and block size may hand KV to each other."""
-        return f"sim/{self.model}/{self.block_size}"
+        """Engines of one model, block size and dtype may hand KV to each other."""
+        return f"sim/{self.model}/{self.block_size}/{self.dtype}"
 
     def fault_line(self) -> str:
         """Why these values cannot work together, in one line; empty if they can."""

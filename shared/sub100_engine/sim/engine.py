@@ -9,7 +9,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from sub100_engine.api import EngineInfo, EngineStartError, KvListener, Output, Sink, Work
 from sub100_proto import logprobs
@@ -34,6 +34,8 @@ from .structured import NoInstance
 from .timing import TimingModel
 
 _log = logging.getLogger(__name__)
+
+CONNECTOR: Final = "sim"
 
 
 class SimEngine:
@@ -107,6 +109,8 @@ class SimEngine:
             max_model_len=config.max_model_len,
             max_num_seqs=config.max_num_seqs,
             max_chunk_tokens=config.max_chunk_tokens,
+            dtype=config.dtype,
+            connector=CONNECTOR,
         )
 
     def prefill(self, work: Work, sink: Sink) -> None:
@@ -366,7 +370,7 @@ class SimEngine:
         sequence.blocks = []
         self._lease_came.set()
         return KvHandle(
-            connector="sim",
+            connector=CONNECTOR,
             key=lease.key,
             num_tokens=lease.num_tokens,
             layout=config.layout,

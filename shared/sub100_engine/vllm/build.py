@@ -13,6 +13,7 @@ def build_vllm(config: EngineConfig, key: bytes) -> VllmEngine:
             model=config.model,
             served_name=config.name,
             block_size=config.block_size,
+            dtype=config.dtype,
             max_model_len=config.max_model_len,
             max_num_seqs=config.max_num_seqs,
             max_chunk_tokens=config.max_chunk_tokens,

@@ -90,9 +90,12 @@ class VllmEngine:
             max_model_len=vllm.model_config.max_model_len,
             max_num_seqs=vllm.scheduler_config.max_num_seqs,
             max_chunk_tokens=vllm.scheduler_config.max_num_batched_tokens,
+            dtype=str(vllm.model_config.dtype).removeprefix("torch."),
         )
         self._own = await warm_up(self, self._info, self._vocab_size, self._events.heard)
-        self._info = msgspec.structs.replace(self._info, layout=self._own.layout)
+        self._info = msgspec.structs.replace(
+            self._info, layout=self._own.layout, connector=self._own.connector
+        )
         return self._info
 
     async def drain(self, timeout_s: float) -> bool:

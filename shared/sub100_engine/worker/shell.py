@@ -16,9 +16,20 @@ from typing import Final, Protocol
 
 import msgspec
 
-from sub100_proto import codec, subjects, tokens
+from sub100_proto import blocks, codec, subjects, tokens
 from sub100_proto.fleet import Heartbeat, State
-from sub100_proto.jobs import Abort, Accepted, Busy, DecodeJob, DumpKv, Job, PrefillJob, ReleaseKv, Resend
+from sub100_proto.jobs import (
+    Abort,
+    Accepted,
+    Busy,
+    DecodeJob,
+    DumpKv,
+    Job,
+    Judged,
+    PrefillJob,
+    ReleaseKv,
+    Resend,
+)
 from sub100_proto.kv import KvHandle
 from sub100_proto.stream import Failed
 from sub100_shared.bus import BusUnavailable, Incoming
@@ -37,6 +48,8 @@ _log = logging.getLogger(__name__)
 
 HEARTBEAT_S: Final = 0.5
 LAPSE_S: Final = 3 * HEARTBEAT_S
+REGISTER_S: Final = 0.35
+"""What a scheduler needs to say no: it answers heartbeats at its next tick."""
 _MAX_HANDED_OVER: Final = 4096
 RECONNECT_GRACE_S: Final = 0.5
 """After the bus came back: what waited is sent when the others, too, have had time to come back."""
@@ -77,6 +90,8 @@ class WorkerShell:
         self._limits = limits
         self._epoch = 0
         self._is_stopped = False
+        self._refusal = ""
+        self._judged = asyncio.Event()
         self._begin_life()
         self._spans = JobSpans(runtime.telemetry, role.role, clock)
         self._metrics = JobMetrics(runtime.metrics, role.role, engine.load, lambda: len(self._claims))
@@ -100,8 +115,32 @@ class WorkerShell:
         await runtime.bus.serve(subjects.job(region, role, self._worker_id), self._on_job)
         await runtime.bus.serve(subjects.control(region, role, self._worker_id), self._on_control)
         self._sender = runtime.spawn(self._streams.run(), "streams")
-        runtime.set_state("ready")
         runtime.spawn(self._beat(), "heartbeat")
+        await self._register()
+        runtime.set_state("ready")
+
+    async def _register(self) -> None:
+        """Silence is consent: a worker that no scheduler refuses within REGISTER_S is ready. One that is
+        refused stays up and waits, for as long as it lives, until it fits."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REGISTER_S):
+                await self._judged.wait()
+        while self._refusal:
+            self._judged.clear()
+            await self._judged.wait()
+
+    def _on_judged(self, judged: Judged) -> None:
+        if judged.epoch != self._epoch or judged.refusal == self._refusal:
+            return
+        self._refusal = judged.refusal
+        if judged.refusal:
+            _log.error("refused by the scheduler", extra={"reason": judged.refusal, "pool": self._pool})
+            self._runtime.set_state("starting", f"refused: {judged.refusal}")
+        else:
+            _log.info("accepted by the scheduler", extra={"pool": self._pool})
+            self._runtime.set_state("ready")
+        self._judged.set()
+        self._changed.set()
 
     async def drain(self, timeout_s: float) -> None:
         self._claims.is_draining = True
@@ -153,7 +192,13 @@ class WorkerShell:
         """A job that this engine cannot run; placed by mistake."""
         info = self._info
         wrong_kind = isinstance(job, PrefillJob) != (self._role.role == "prefill")
-        if info is None or wrong_kind or job.model != info.model or num_tokens >= info.max_model_len:
+        if (
+            info is None
+            or self._refusal
+            or wrong_kind
+            or job.model != info.model
+            or num_tokens >= info.max_model_len
+        ):
             return "misplaced"
         return ""
 
@@ -211,6 +256,8 @@ class WorkerShell:
                 self._engine.release(kv)
             case DumpKv():
                 return codec.encode(self._kv_feed.dump())
+            case Judged():
+                self._on_judged(control)
         return None
 
     def _abort(self, attempt: str) -> None:
@@ -281,7 +328,9 @@ class WorkerShell:
     def _state(self) -> State:
         if self._is_stopped:
             return "stopped"
-        return "draining" if self._claims.is_draining else "ready"
+        if self._claims.is_draining:
+            return "draining"
+        return "starting" if self._refusal else "ready"
 
     async def _publish_heartbeat(self) -> None:
         info = self._info
@@ -303,6 +352,10 @@ class WorkerShell:
             kv_seq=self._kv_feed.seq,
             interval_s=HEARTBEAT_S,
             pool=self._pool,
+            dtype=info.dtype,
+            connector=info.connector,
+            hashes=blocks.FINGERPRINT,
+            refusal=self._refusal,
         )
         subject = subjects.heartbeat(self._runtime.region, self._role.role, self._worker_id)
         await self._runtime.bus.publish(subject, codec.encode(beat))
