@@ -120,7 +120,7 @@ async def test_refused_worker_is_let_in_when_those_in_place_have_left(
             return isinstance(answer, Placement) and answer.decode.worker_id == new.worker_id
 
         async with asyncio.timeout(10):
-            while not await is_placed():
+            while not await is_placed():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
 

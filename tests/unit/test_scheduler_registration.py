@@ -63,6 +63,14 @@ def test_worker_that_loaded_for_long_does_not_push_those_in_place_out() -> None:
     assert fleet.observe(beat("young", epoch=9), IN_PLACE_MS + 1) is Change.NONE
 
 
+def test_worker_that_comes_back_changed_is_no_measure_for_itself() -> None:
+    fleet = Fleet()
+    fleet.observe(beat("a", epoch=1), 0)
+    fleet.observe(beat("b", epoch=2), 0)
+    assert fleet.observe(beat("a", epoch=3, layout="x"), 2 * IN_PLACE_MS) is Change.LEFT
+    assert [worker.worker_id for worker in fleet.workers] == ["b"]
+
+
 def test_verdict_is_repeated_until_the_worker_knows() -> None:
     fleet = Fleet()
     fleet.observe(beat("a"), 0)

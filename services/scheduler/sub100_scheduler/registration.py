@@ -34,13 +34,11 @@ def refusal(beat: Heartbeat, in_place: Iterable[Heartbeat], waiting: Iterable[He
     ``in_place`` are the fleet's members, ``waiting`` those that were refused or have only just come; both of
     all pools, and either may hold the worker itself.
     """
-    mates = [mate for mate in in_place if _is_mate(mate, beat) and mate.state == "ready"]
-    if mates:
-        return difference(beat, min(mates, key=_age))
-    older = [
-        mate for mate in waiting if is_candidate(mate) and _is_mate(mate, beat) and _age(mate) < _age(beat)
-    ]
-    return difference(beat, min(older, key=_age)) if older else ""
+    mates = [mate for mate in in_place if _counts(mate, beat) and mate.state == "ready"]
+    if not mates:
+        mates = [beat, *(mate for mate in waiting if _counts(mate, beat) and is_candidate(mate))]
+    measure = min(mates, key=_age)
+    return "" if measure.worker_id == beat.worker_id else difference(beat, measure)
 
 
 def difference(beat: Heartbeat, measure: Heartbeat) -> str:
@@ -52,8 +50,9 @@ def difference(beat: Heartbeat, measure: Heartbeat) -> str:
     return ""
 
 
-def _is_mate(mate: Heartbeat, beat: Heartbeat) -> bool:
-    return mate.pool == beat.pool and mate.worker_id != beat.worker_id
+def _counts(mate: Heartbeat, beat: Heartbeat) -> bool:
+    """Of the same pool, and no older life of the worker itself."""
+    return mate.pool == beat.pool and (mate.worker_id != beat.worker_id or mate.epoch == beat.epoch)
 
 
 def _age(beat: Heartbeat) -> tuple[int, str]:
