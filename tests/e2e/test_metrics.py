@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.e2e.raw_http import LiveStream, post, request
 from tests.e2e.scrape import Scrape, wait_for
-from tests.e2e.slow import slow_stack
+from tests.e2e.slow import prompt_of_steps, slow_stack
 from tests.e2e.system import MODEL, sim_only
 from tests.stack import Stack
 
@@ -23,7 +23,7 @@ from sub100_shared.metric import Metric
 
 pytestmark = [sim_only, pytest.mark.timeout(180)]
 
-STEP_S = 0.02
+STEP_S = 0.1
 EXPORT_TIMEOUT_S = 15.0
 SERVICES = ("traces", "cache", "scheduler", "prefill", "decode", "ingress")
 UNPROVOKED = {"sub100.stream.unknown_events", "sub100.bus.dropped", "sub100.index.gaps"}
@@ -131,8 +131,10 @@ def test_cancelled_stream_without_content_leaves_no_sample(fleet: Stack, ordinar
     """Field case O04."""
     before = total(fleet, f"{TTFT}_count")
     cancelled = total(fleet, "sub100_request_ended_total", sub100_outcome="cancelled")
-    words = "word " * 40_000
-    LiveStream(fleet.url, chat(words[:60_000], stream=True), fleet.keys["plain"]).reset()
+    body = prompt_of_steps(7, salt="to be cancelled") | {"stream": True}
+    stream = LiveStream(fleet.url, body, fleet.keys["plain"])
+    wait_for(lambda: scrape(fleet, "ingress").total("sub100_request_inflight"), 1)
+    stream.reset()
     wait_for(lambda: total(fleet, "sub100_request_ended_total", sub100_outcome="cancelled"), cancelled + 1)
     assert total(fleet, f"{TTFT}_count") == before
 
@@ -173,7 +175,7 @@ def test_rare_metrics_count_their_faults(fleet: Stack, ordinary: Scrape) -> None
     key = fleet.keys["plain"]
     with contextlib.ExitStack() as running:
         for i in range(6):
-            body = chat(f"long answer {i}", stream=True, max_tokens=150)
+            body = chat(f"long answer {i}", stream=True, max_tokens=60)
             running.enter_context(LiveStream(fleet.url, body, key))
         wait_for(lambda: total(fleet, "sub100_job_refused_total", error_type="queue_full"), 1)
         wait_for(lambda: total(fleet, "sub100_attempt_lost_total", error_type="queue_full"), 1)
