@@ -317,6 +317,31 @@ ENGINE_KV_USAGE: Final = gauge("sub100.engine.kv.usage", "1", "Share of the KV b
 ENGINE_STEPS: Final = counter(
     "sub100.engine.steps", "{step}", "Engine steps; it stands still when the engine core hangs.", by=_WORKERS
 )
+ENGINE_OUTPUT_TOKENS: Final = counter(
+    "sub100.engine.output.tokens", "{token}", "Output tokens that the engine made.", by=_WORKERS
+)
+ENGINE_PROMPT_TOKENS: Final = counter(
+    "sub100.engine.prompt.tokens",
+    "{token}",
+    "Prompt tokens that the engine took, by source: cached in its prefix cache, or not (computed or pulled).",
+    names.SOURCE,
+    by=_WORKERS,
+)
+SPECULATION_DRAFTS: Final = counter(
+    "sub100.speculation.drafts",
+    "{draft}",
+    "Times that a sequence had draft tokens verified.",
+    by=_WORKERS,
+    rare="speculative decoding is on",
+)
+SPECULATION_TOKENS: Final = counter(
+    "sub100.speculation.tokens",
+    "{token}",
+    "Draft tokens by what became of them: accepted or rejected. Accepted per draft is the accepted length.",
+    names.OUTCOME,
+    by=_WORKERS,
+    rare="speculative decoding is on",
+)
 JOBS_OPEN: Final = gauge(
     "sub100.job.open", "{job}", "Jobs that the worker has claimed and not ended.", by=_WORKERS
 )

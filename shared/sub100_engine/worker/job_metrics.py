@@ -33,6 +33,10 @@ class JobMetrics:
         metrics.observe(catalog.ENGINE_WAITING_TOKENS, lambda: load().num_waiting_tokens)
         metrics.observe(catalog.ENGINE_KV_USAGE, lambda: load().kv_usage)
         metrics.observe(catalog.ENGINE_STEPS, lambda: load().step)
+        metrics.observe(catalog.ENGINE_OUTPUT_TOKENS, lambda: load().num_output_tokens)
+        metrics.observe(catalog.ENGINE_PROMPT_TOKENS, lambda: _prompt_tokens(load()))
+        metrics.observe(catalog.SPECULATION_DRAFTS, lambda: load().num_drafts)
+        metrics.observe(catalog.SPECULATION_TOKENS, lambda: _draft_tokens(load()))
 
     def refused(self, code: str) -> None:
         """The job was answered Busy."""
@@ -79,3 +83,13 @@ class _Pulls:
 
 def _requests(load: Load) -> Mapping[tuple[str, ...], float]:
     return {("running",): load.num_running, ("waiting",): load.num_waiting}
+
+
+def _prompt_tokens(load: Load) -> Mapping[tuple[str, ...], float]:
+    num_cached = load.num_cached_tokens
+    return {("cached",): num_cached, ("not_cached",): load.num_prompt_tokens - num_cached}
+
+
+def _draft_tokens(load: Load) -> Mapping[tuple[str, ...], float]:
+    num_accepted = load.num_accepted_tokens
+    return {("accepted",): num_accepted, ("rejected",): load.num_drafted_tokens - num_accepted}
