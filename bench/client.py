@@ -26,6 +26,8 @@ class Sample:
     server_timing: str = ""
     request_id: str = ""
     text: str = ""
+    chunk_ms: tuple[float, ...] = ()
+    """When each piece of content came, from the request's first byte on."""
 
 
 class StreamClient:
@@ -56,27 +58,25 @@ class StreamClient:
         start = perf_counter()
         writer.write(head.encode() + payload)
         status, headers = await _read_head(reader)
-        first: float | None = None
-        num_chunks = 0
         texts: list[str] = []
+        times: list[float] = []
         async for line in _lines(reader, headers):
             if line.startswith(b"data: {"):
                 text = _content(line[6:])
                 if text:
-                    num_chunks += 1
                     texts.append(text)
-                    if first is None:
-                        first = perf_counter()
+                    times.append((perf_counter() - start) * 1e3)
         end = perf_counter()
         return Sample(
-            ttft_ms=((first or end) - start) * 1e3,
+            ttft_ms=times[0] if times else (end - start) * 1e3,
             total_ms=(end - start) * 1e3,
-            num_chunks=num_chunks,
+            num_chunks=len(texts),
             status=status,
             tier=headers.get("x-sub100-tier", ""),
             server_timing=headers.get("server-timing", ""),
             request_id=headers.get("x-request-id", ""),
             text="".join(texts),
+            chunk_ms=tuple(times),
         )
 
     async def close(self) -> None:
@@ -92,6 +92,7 @@ class _Delta(msgspec.Struct, frozen=True):
 
 class _Choice(msgspec.Struct):
     delta: _Delta = _Delta()
+    text: str = ""
 
 
 class _Chunk(msgspec.Struct):
@@ -103,7 +104,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 def _content(data: bytes) -> str:
     choices = _decode(data).choices
-    return (choices[0].delta.content or "") if choices else ""
+    return (choices[0].delta.content or choices[0].text) if choices else ""
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
