@@ -18,7 +18,7 @@ REPLICAS = $(call replicas,INGRESS,ingress) $(call replicas,CACHE,cache) $(call 
 START_OPTIONS = --engine '$(ENGINE)' --model '$(MODEL)' --port '$(PORT)' --traces-port '$(TRACES_PORT)' $(REPLICAS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down status logs cache scale test check bench bench-long bench-kv bench-traces slo verify container-test lock clean
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,11 +64,14 @@ bench-long: ## Measure what a 100k-token prompt costs its neighbours at ingress
 bench-traces: ## Measure what storing a request's spans costs, and how fast a million of them are searched
 	@$(WITH_CONTROL) python -m bench.traces_store
 
+bench-ttft: ## Measure the first token from prefill against one plain engine and vLLM's own NIXL pair
+	@$(WITH_BOTH) infra/local/bench-vllm.sh ttft_flows
+
 bench-kv: ## Measure how fast KV moves between two vLLM engines, by transport, and whom that disturbs
-	@$(WITH_BOTH) infra/local/bench-kv.sh
+	@$(WITH_BOTH) infra/local/bench-vllm.sh kv_transfer
 
 slo: ## Measure the share of first tokens under 100 ms, on real vLLM behind a WAN
-	@$(WITH_BOTH) infra/local/slo.sh
+	@$(WITH_BOTH) infra/local/bench-vllm.sh slo
 
 verify: ## The long runs: everything above, then containers
 	@$(WITH_BOTH) infra/local/verify.sh
