@@ -39,6 +39,8 @@ TENANTS: Final[Mapping[str, Mapping[str, object]]] = {
     "demo": {"cache": "all"},
     "other": {"cache": "all"},
     "plain": {"cache": "off"},
+    "similar": {"cache": "deterministic", "semantic": True, "threshold": 0.93, "judge": True, "ttl_s": 600},
+    "shadow": {"cache": "deterministic", "semantic": True, "shadow": True},
     "narrow": {"cache": "off", "max_concurrency": 3},
 }
 """Who may ask; ``Stack.keys`` has a key for each."""

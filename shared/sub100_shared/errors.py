@@ -43,6 +43,7 @@ REFUSED_CODES: Final = {
     "duplicate_attempt": 503,
     "bus_unavailable": 503,
     "scheduler_unavailable": 503,
+    "cache_unavailable": 503,
 }
 EVICTED_CODES: Final = {
     "worker_lost": 502,

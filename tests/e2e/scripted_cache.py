@@ -20,10 +20,14 @@ from sub100_proto.cache import (
     CachedAnswer,
     CacheFill,
     CacheHit,
+    CacheInvalidate,
+    CacheInvalidated,
     CacheLookup,
     CacheMiss,
     CacheObserved,
     CacheReply,
+    CacheStats,
+    CacheStatsQuery,
 )
 from sub100_shared.bus import Bus, Incoming
 
@@ -50,6 +54,9 @@ class ScriptedCache:
     def __init__(self) -> None:
         self.reply: Callable[[CacheLookup], CacheReply] = lambda _: CacheMiss(generation=b"g1")
         self.delay_s = 0.0
+        self.admin: Callable[[CacheInvalidate | CacheStatsQuery], CacheInvalidated | CacheStats | None] = (
+            lambda _: None
+        )
         self._changed = threading.Condition()
         self._lookups: list[CacheLookup] = []
         self._written: list[Written] = []
@@ -62,6 +69,11 @@ class ScriptedCache:
             self._lookups.append(lookup)
             self._changed.notify_all()
         return codec.encode(reply)
+
+    async def on_admin(self, msg: Incoming) -> bytes | None:
+        """None: no reply at all."""
+        reply = self.admin(codec.decode_cache_admin(msg.data))
+        return None if reply is None else codec.encode(reply)
 
     def on_write(self, msg: Incoming) -> None:
         with self._changed:
@@ -102,6 +114,7 @@ def scripted_cache(stack: Stack) -> Iterator[ScriptedCache]:
     async def serve() -> Bus:
         bus = await Bus.connect(stack.nats.url, name="scripted-cache")
         await bus.serve(subjects.cache_lookup(REGION), cache.on_lookup, queue="cache", max_inflight=256)
+        await bus.serve(subjects.cache_admin(REGION), cache.on_admin, queue="cache", max_inflight=16)
         await bus.listen(subjects.cache_fill(REGION), cache.on_write)
         return bus
 

@@ -123,6 +123,13 @@ def test_question_is_the_last_text_of_the_last_user_turn() -> None:
     assert whole(chat(messages=[USER, {"role": "assistant", "content": "Yes."}])).question == ""
 
 
+def test_question_of_an_answer_with_a_shape_is_not_asked() -> None:
+    shaped = whole(chat(response_format={"type": "json_object"}))
+    assert shaped.question == ""
+    assert shaped.scope not in (whole(chat()).scope, whole(chat(temperature=0)).scope)
+    assert whole(chat(response_format={"type": "text"})) == whole(chat())
+
+
 def test_question_is_kept_from_the_semantic_tier_unless_the_tenant_wants_it() -> None:
     without = whole(chat(), semantic=False)
     assert without == CacheKey(digest=key(chat()), scope=whole(chat()).scope, question="")
@@ -255,7 +262,7 @@ def test_normalise_is_idempotent_and_keeps_case(value: str) -> None:
         (chat(temperature=None), "deterministic", False),
         (chat(temperature=0.01), "deterministic", False),
         (chat(), "all", True),
-        (chat(temperature=0, response_format={"type": "json_object"}), "all", False),
+        (chat(temperature=0, response_format={"type": "json_object"}), "all", True),
         (chat(temperature=0, n=2), "all", False),
         (chat(temperature=0, logprobs=True), "all", False),
         (chat(temperature=0, prompt_logprobs=0), "all", False),

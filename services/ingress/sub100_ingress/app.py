@@ -14,7 +14,7 @@ from sub100_shared import semconv
 from sub100_shared.clock import Clock
 from sub100_shared.errors import ClientError, Evicted, Sub100Error
 
-from . import cache_control, door
+from . import cache_control, cache_stats, door
 from .cache_control import CacheControl
 from .cache_key import CacheKey, cache_key, is_cacheable
 from .chunks import ChatChunks, ChunkWriter, CompletionChunks
@@ -22,6 +22,7 @@ from .delivery import BodyResponder, Responder, Send, SseResponder, send_error
 from .exchange import Exchange
 from .http_body import ClientDisconnected, Receive, cancel_on_disconnect, read_body
 from .keys import KeyRing, Tenant
+from .lookup import CacheClient
 from .openai_request import GenerationRequest, parse_chat, parse_completion
 from .opening import Opener
 from .request_metrics import RequestMetrics
@@ -34,6 +35,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     """What the routes need. ``refusal``: why nothing can be served now, or None."""
 
     serving: Serving
+    cache: CacheClient
     opener: Opener
     metrics: RequestMetrics
     clock: Clock
@@ -65,6 +67,12 @@ def create_app(surface: Surface, keys: KeyRing, refusal: Any, is_ready: Callable
         if name != surface.model:
             raise _unknown_model(name, surface.model)
         return _json(_model_card(surface))
+
+    @app.get("/v1/cache/stats")
+    async def stats(request: Request) -> Response:
+        tenant: Tenant = request.scope[door.TENANT]
+        found = await surface.cache.stats(tenant.name)
+        return Response(cache_stats.body(tenant.name, found), media_type="application/json")
 
     @app.get("/healthz")
     async def healthz() -> Response:

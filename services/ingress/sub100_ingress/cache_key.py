@@ -34,6 +34,8 @@ _PLAIN_FIELDS: Final = _DELIVERY_FIELDS | {
     "prompt",
     "max_tokens",
     "stops",
+    "bad_words",
+    "structured_param",
 }
 """Fields that may have any value while the answer stays one plain text. Every other field, those of later
 versions too, must have its default."""
@@ -42,7 +44,8 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class CacheKey(msgspec.Struct, frozen=True, kw_only=True):
-    """``question`` is empty when the semantic tier must not be asked. Hashes have 32 bytes."""
+    """``question`` is empty when the semantic tier must not be asked: the tenant does not want it, there is
+    no question, or the answer has a shape. Hashes have 32 bytes."""
 
     digest: bytes
     scope: bytes
@@ -65,18 +68,19 @@ def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -
         fields["messages"], question = _split_tail(request.messages)
     scope = sha256(_encode([_VERSION, tenant.name, model_revision, fields])).digest()
     digest = sha256(scope + question.encode()).digest()
-    return CacheKey(digest=digest, scope=scope, question=question if tenant.semantic else "")
+    is_semantic = tenant.semantic and request.sampling.structured is None
+    return CacheKey(digest=digest, scope=scope, question=question if is_semantic else "")
 
 
 def is_cacheable(request: GenerationRequest, policy: CachePolicy) -> bool:
     """Whether the tenant's policy lets this request be answered from, and kept in, the cache.
 
-    An omitted temperature is 1, so such a request is not deterministic. Only plain text is kept: one
-    choice, no tools, no probabilities, no other format.
+    An omitted temperature is 1, so such a request is not deterministic. Only one text is kept: one choice,
+    no tools, no probabilities. Text in a shape that was asked for (JSON, a grammar) is text.
     """
     if policy == "off" or (policy == "deterministic" and request.sampling.temperature != 0):
         return False
-    if request.sampling.logprobs is not None:
+    if request.sampling.logprobs is not None or request.sampling.prompt_logprobs is not None:
         return False
     return all(getattr(request, field.name) == _default(field) for field in _OTHER_FIELDS)
 

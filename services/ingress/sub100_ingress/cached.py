@@ -15,6 +15,7 @@ from sub100_proto.cache import CacheHit, CacheReply
 from sub100_shared import semconv
 from sub100_shared.errors import Evicted, Sub100Error
 
+from .afterwards import Afterwards
 from .cache_control import NO_LIMITS
 from .cache_key import CacheKey
 from .delivery import Responder
@@ -40,12 +41,14 @@ class CachedAnswers:
     def __init__(
         self,
         cache: CacheClient,
+        afterwards: Afterwards,
         preparer: Preparer,
         generator: Generator,
         scheduler: SchedulerClient,
         fleet: FleetView,
     ) -> None:
         self._cache = cache
+        self._afterwards = afterwards
         self._preparer = preparer
         self._generator = generator
         self._scheduler = scheduler
@@ -82,13 +85,12 @@ class CachedAnswers:
                 return
             flight.end()
             self._forget(flight, key)
-            await self._after_miss(run, key, await lookup)
-        except Sub100Error as error:
-            flight.end(error)
+            await self._afterwards.generated(run, key, await lookup)
         except Exception as error:
             if flight.is_over:  # its readers have their answer
                 _log.exception("after an answer", extra={"request_id": run.request_id})
-            flight.end(error)
+            else:
+                flight.end(error)
         finally:
             lookup.cancel()
             self._forget(flight, key)
@@ -147,11 +149,6 @@ class CachedAnswers:
             predicted_ttft_ms=self._scheduler.predicted_ttft_ms,
             has_headroom=self._fleet.has_headroom(),
         )
-
-    async def _after_miss(self, run: Exchange, key: CacheKey, reply: CacheReply) -> None:
-        if isinstance(reply, CacheHit):
-            return  # it came too late, and its entry is as good as ours
-        await self._cache.fill(run, key, reply.generation)
 
     @staticmethod
     def _set_aside(run: Exchange) -> None:

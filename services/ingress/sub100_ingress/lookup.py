@@ -8,10 +8,22 @@ import msgspec
 
 from sub100_proto import codec, subjects
 from sub100_proto.budget import Budget
-from sub100_proto.cache import CachedAnswer, CacheFill, CacheHit, CacheLookup, CacheMiss, CacheReply
+from sub100_proto.cache import (
+    CacheAlias,
+    CachedAnswer,
+    CacheFill,
+    CacheHit,
+    CacheLookup,
+    CacheMiss,
+    CacheObserved,
+    CacheReply,
+    CacheStats,
+    CacheStatsQuery,
+)
 from sub100_shared import semconv
 from sub100_shared.bus import Bus, BusUnavailable, NoResponders, PayloadTooLarge, ReplyTimeout
-from sub100_shared.telemetry import SpanKind, Telemetry, inject
+from sub100_shared.errors import Refused
+from sub100_shared.telemetry import Span, SpanKind, Telemetry, inject
 
 from .cache_control import CacheControl
 from .cache_key import CacheKey
@@ -20,6 +32,7 @@ from .exchange import Exchange
 _log = logging.getLogger(__name__)
 
 MIN_ALLOTMENT_MS: Final = 2.0
+STATS_TIMEOUT_S: Final = 2.0
 _WARM_UP_MS: Final = 1000.0
 _UNAVAILABLE: Final = CacheMiss(reason="unavailable")
 
@@ -35,7 +48,8 @@ class CacheClient:
         self._lookup_subject = subjects.cache_lookup(region)
         self._fill_subject = subjects.cache_fill(region)
         self._ttl_s = ttl_s
-        self._revision = model_revision
+        self.revision = model_revision
+        self._admin_subject = subjects.cache_admin(region)
 
     async def warm_up(self) -> None:
         """One look-up that nobody waits for: the first real one finds all connections made. Never raises."""
@@ -65,7 +79,7 @@ class CacheClient:
                 budget=ex.ledger.budget_for(hop),
                 scope=key.scope,
                 question=key.question,
-                revision=self._revision,
+                revision=self.revision,
                 threshold=ex.tenant.threshold,
                 max_age_s=control.max_age_s if control.may_read else 0,
             )
@@ -112,13 +126,41 @@ class CacheClient:
             ttl_s=ex.tenant.ttl_s or self._ttl_s,
             scope=key.scope,
             question=key.question,
-            revision=self._revision,
+            revision=self.revision,
             generation=generation,
         )
+        await self._write(fill, ex.span)
+
+    async def observe(self, ex: Exchange, hit: CacheHit, *, agreed: bool) -> None:
+        """Shadow mode: tell what the hit would have said against what the model said."""
+        observed = CacheObserved(
+            tenant=ex.tenant.name, tier=hit.tier, agreed=agreed, similarity=hit.similarity
+        )
+        await self._write(observed, ex.span)
+
+    async def alias(self, alias: CacheAlias) -> None:
+        await self._write(alias, None)
+
+    async def stats(self, tenant: str) -> CacheStats:
+        """A tenant's own counts; raises Refused ``cache_unavailable``, within STATS_TIMEOUT_S."""
+        query = codec.encode(CacheStatsQuery(tenant=tenant))
         try:
-            await self._bus.publish(self._fill_subject, codec.encode(fill), headers=inject(ex.span))
+            msg = await self._bus.request(self._admin_subject, query, timeout_s=STATS_TIMEOUT_S)
+            reply = codec.decode_cache_admin_reply(msg.data)
+        except (NoResponders, ReplyTimeout, msgspec.MsgspecError) as error:
+            raise Refused("cache_unavailable", "the cache does not answer") from error
+        if not isinstance(reply, CacheStats) or reply.error:
+            raise Refused("cache_unavailable", "the cache has no counts at the moment")
+        return reply
+
+    async def _write(self, message: CacheFill | CacheAlias | CacheObserved, span: Span | None) -> None:
+        """Never raises: what is lost here comes again."""
+        try:
+            await self._bus.publish(
+                self._fill_subject, codec.encode(message), headers=None if span is None else inject(span)
+            )
         except (BusUnavailable, PayloadTooLarge) as error:
-            _log.debug("fill not sent", extra={"error": str(error)})
+            _log.debug("not sent to the cache", extra={"error": str(error)})
 
 
 def _is_usable(hit: CacheHit, control: CacheControl) -> bool:

@@ -20,6 +20,7 @@ from sub100_shared.ledger import split_of
 from sub100_shared.lifecycle import Runtime
 from sub100_shared.ops import EmbeddedServer
 
+from .afterwards import Afterwards
 from .app import Surface, create_app
 from .attempts import AttemptTable
 from .cached import CachedAnswers
@@ -28,8 +29,10 @@ from .config import IngressConfig
 from .dispatch import Dispatcher
 from .fleet_view import FleetView
 from .generation import Generator
+from .judge import JudgeQueue
 from .keys import KeyRing
 from .lookup import CacheClient
+from .model_judge import ModelJudge
 from .opening import Opener
 from .placing import SchedulerClient
 from .prepare import Preparer
@@ -58,6 +61,7 @@ class IngressService:
         table: AttemptTable,
         watchdog: Watchdog,
         fleet: FleetView,
+        judge: JudgeQueue,
         surface: Surface,
         keys: KeyRing,
     ) -> None:
@@ -69,6 +73,7 @@ class IngressService:
         self._table = table
         self._watchdog = watchdog
         self._fleet = fleet
+        self._judge = judge
         app = create_app(surface, keys, self._refusal, lambda: runtime.is_ready)
         self._server = EmbeddedServer(
             uvicorn.Config(
@@ -100,6 +105,7 @@ class IngressService:
         await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._on_heartbeat)
         runtime.spawn(self._watchdog.run(), "watchdog")
         runtime.spawn(self._reload_keys(), "keys")
+        runtime.spawn(self._judge.run(), "judge")
         runtime.spawn(self._serving.cut_slow_clients(self._config.write_timeout_s), "slow clients")
         await self._cache.warm_up()
         self._http = runtime.spawn(self._server.serve(), "http")
@@ -186,7 +192,13 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         patience_ms=config.patience_ms,
     )
     fleet = FleetView(monotonic_ms)
-    cached = CachedAnswers(cache, preparer, generator, scheduler, fleet)
+    model = config.served_name or directory.name
+    judge = JudgeQueue(
+        ModelJudge(preparer, generator, runtime.telemetry, monotonic_ms, model=model),
+        fleet.is_quiet,
+        cache.alias,
+    )
+    cached = CachedAnswers(cache, Afterwards(cache, judge), preparer, generator, scheduler, fleet)
     serving = Serving(cached, preparer, Choices(generator), metrics, max_inflight=config.max_inflight)
     runtime.metrics.observe(catalog.REQUESTS_IN_FLIGHT, lambda: serving.num_inflight)
     runtime.metrics.observe(catalog.STREAM_EVENTS_UNKNOWN, lambda: table.num_unknown_events)
@@ -199,6 +211,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     )
     surface = Surface(
         serving=serving,
+        cache=cache,
         opener=Opener(
             telemetry=runtime.telemetry,
             clock=monotonic_ms,
@@ -217,7 +230,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         body_timeout_s=config.body_timeout_s,
         long_prompt_bytes=config.long_prompt_bytes,
     )
-    return IngressService(runtime, config, serving, cache, table, watchdog, fleet, surface, keys)
+    return IngressService(runtime, config, serving, cache, table, watchdog, fleet, judge, surface, keys)
 
 
 def _split(allotments: str) -> Mapping[str, float]:
