@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.engine_suite")
+pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.answer_shapes")

@@ -244,10 +244,15 @@ def test_logit_bias_and_allowed_tokens_decide_what_comes(client: openai.OpenAI) 
 
 
 def test_bad_word_does_not_come(client: openai.OpenAI) -> None:
-    text = client.chat.completions.create(**fields(messages=CHAT)).choices[0].message.content or ""
-    word = next(part for part in text.split() if part.isalpha() and len(part) > 2)
-    other = client.chat.completions.create(**fields(messages=CHAT, extra_body={"bad_words": [word]}))
-    assert other.choices[0].message.content != text
+    plain = client.chat.completions.create(**fields(messages=CHAT, logprobs=True)).choices[0]
+    assert plain.logprobs is not None
+    words = [token.token for token in plain.logprobs.content or []]
+    word = next(word for word in words if word.isascii() and word.strip() == word != "")
+    other = client.chat.completions.create(
+        **fields(messages=CHAT, logprobs=True, extra_body={"bad_words": [word]})
+    ).choices[0]
+    assert other.logprobs is not None
+    assert word not in [token.token for token in other.logprobs.content or []]
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

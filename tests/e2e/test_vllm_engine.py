@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import pytest_asyncio
+from tests.contract.answer_shapes import assert_same_rows, rows
 from tests.contract.engine_suite import Recorder, Rig
 from tests.kv_proxy import Tampering
 
@@ -132,6 +134,28 @@ async def test_decode_with_more_cached_than_the_prompt_goes_on(rig: Rig) -> None
         assert rest.ids == answer[100:]
         assert rest.outputs[0].cached_tokens == 64
     await rig.idle(rig.prefill)
+
+
+async def test_logprobs_are_whole_when_outputs_were_not_taken_in_time(rig: Rig) -> None:
+    """vLLM then merges outputs, and lists a token that is among the likeliest once only."""
+    fields: dict[str, Any] = {
+        "logprobs": 3,
+        "max_tokens": 200,
+        "temperature": 1.0,
+        "seed": 4,
+        "ignore_eos": True,
+    }
+    prompt = rig.prompt(40)
+    expected = await rig.decoded(rig.work(prompt, **fields), rig.reference)
+    late = Recorder(rig.work(prompt, **fields))
+    rig.decode.decode(late.work, late)
+    async with asyncio.timeout(30):
+        await late.until(lambda r: bool(r.outputs))
+        time.sleep(0.5)  # noqa: ASYNC251  # the fault itself: nothing is taken meanwhile
+        await late.until(lambda r: r.is_over)
+    assert max(len(output.token_ids) for output in late.outputs) > 1
+    assert late.ids == expected.ids
+    assert_same_rows(rows(late), rows(expected))
 
 
 # -- what is moved, and what is not

@@ -19,10 +19,13 @@ def packed_prompt(flat: "FlatLogprobs", num_top: int) -> bytes:
 
 
 def _row(flat: "FlatLogprobs", position: int, num_top: int) -> Row:
-    start = flat.start_indices[position]
-    top = range(start + 1, start + 1 + num_top)
+    """A token that is among the likeliest is listed twice, but once in outputs that vLLM has merged because
+    nobody took them in time."""
+    entries = range(flat.start_indices[position], flat.end_indices[position])
+    own = entries[0]
+    top = entries[1:] if len(entries) > num_top else sorted(entries, key=lambda i: flat.ranks[i] or 0)
     return Row(
-        flat.logprobs[start],
-        flat.ranks[start] or 0,
+        flat.logprobs[own],
+        flat.ranks[own] or 0,
         tuple((flat.token_ids[i], flat.logprobs[i]) for i in top),
     )

@@ -1,0 +1,147 @@
+"""A decode worker is killed while it makes an answer of another shape: the answer goes on elsewhere and is
+the one of a quiet run, log probabilities, choices and JSON included. On both engines."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.raw_http import DONE, LiveStream, post
+from tests.e2e.system import ENGINE, MODEL, PATIENT, log_of
+from tests.stack import Replica, Stack, running_stack
+
+pytestmark = pytest.mark.timeout(400)
+
+NUM_TOKENS = 60 if ENGINE == "sim" else 400
+"""Enough to be killed in the middle: the simulated engine takes 30 ms a token, the tiny model about 5."""
+NEAR = 1e-6 if ENGINE == "sim" else 0.05
+"""The model runs in bfloat16 here, in chunks of other sizes after the loss."""
+BODY: dict[str, Any] = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Tell me a story."}],
+    "temperature": 0,
+    "max_tokens": NUM_TOKENS,
+    "ignore_eos": True,
+}
+STREAM: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+@pytest.fixture(scope="module")
+def slow(tiny_model: Path) -> Iterator[Stack]:
+    delay = {"SUB100_SIM_DELAY_MS": "30", "SUB100_INGRESS_STALL_TIMEOUT_S": "5"}
+    with running_stack(tiny_model, engine=ENGINE, num_decode=2, env={**PATIENT, **delay}) as stack:
+        yield stack
+
+
+@pytest.fixture
+def bus(slow: Stack) -> Iterator[BusWatch]:
+    with watching(slow) as found:
+        found.wait_idle("prefill-1", "decode-1", "decode-2")
+        yield found
+
+
+class Answer:
+    """The choices of a stream, put together again."""
+
+    def __init__(self, num_choices: int) -> None:
+        self.texts = [""] * num_choices
+        self.scored: list[list[dict[str, Any]]] = [[] for _ in range(num_choices)]
+        self.reasons: list[list[str]] = [[] for _ in range(num_choices)]
+        self.usage: dict[str, Any] = {}
+
+    def take(self, event: Any) -> None:
+        assert "error" not in event, event
+        self.usage = event.get("usage") or self.usage
+        for choice in event["choices"]:
+            index = choice["index"]
+            assert not self.reasons[index], "nothing comes after a final chunk"
+            self.texts[index] += choice["delta"].get("content") or ""
+            self.scored[index] += (choice["logprobs"] or {}).get("content") or []
+            self.reasons[index] += [choice["finish_reason"]] if choice["finish_reason"] else []
+
+
+def killed_after(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: int) -> Answer:
+    """The streamed answer of a request whose first decode worker was killed when so much was there."""
+    mark = bus.mark()
+    answer = Answer(body.get("n", 1))
+    with LiveStream(slow.url, body | STREAM, slow.keys["plain"], timeout_s=60) as stream:
+        while min(map(len, answer.texts)) < num_chars:
+            answer.take(stream.next_event())
+        lost = worker_of(slow, bus, mark)
+        lost.signal(signal.SIGKILL)
+        request_id = stream.response.headers["x-request-id"]
+        try:
+            *events, end = stream.rest()
+        finally:
+            revive(slow, lost)
+    assert end == DONE
+    for event in events:
+        if isinstance(event, dict):
+            answer.take(event)
+    assert log_of(slow, request_id)["num_attempts"] == 2
+    return answer
+
+
+def worker_of(slow: Stack, bus: BusWatch, mark: int) -> Replica:
+    bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "a decode job")
+    return slow.replicas[bus.since(mark, ".decode.job.")[-1].subject.rpartition(".")[2]]
+
+
+def revive(slow: Stack, replica: Replica) -> None:
+    replica.wait()
+    replica.start()
+    slow.wait_ready(replica.instance, timeout_s=20 if ENGINE == "sim" else 180)
+
+
+def quiet(slow: Stack, body: dict[str, Any]) -> dict[str, Any]:
+    answer = post(slow.url, body, slow.keys["plain"], timeout_s=60)
+    assert answer.status == 200, answer.body
+    found: dict[str, Any] = answer.json
+    return found
+
+
+def test_logprobs_go_on_exactly_after_a_loss(slow: Stack, bus: BusWatch) -> None:
+    body = BODY | {"logprobs": True, "top_logprobs": 4}
+    expected = quiet(slow, body)["choices"][0]
+    answer = killed_after(slow, bus, body, 20)
+    assert answer.texts == [expected["message"]["content"]]
+    assert answer.reasons == [["length"]]
+    [scored] = answer.scored
+    whole = expected["logprobs"]["content"]
+    assert [token["bytes"] for token in scored] == [token["bytes"] for token in whole]
+    assert len(scored) == NUM_TOKENS
+    assert [t["logprob"] for t in scored] == pytest.approx([t["logprob"] for t in whole], abs=NEAR)
+    assert answer.usage["completion_tokens"] == NUM_TOKENS
+
+
+def test_each_choice_goes_on_with_its_own_output_after_a_loss(slow: Stack, bus: BusWatch) -> None:
+    body = BODY | {"n": 3, "seed": 11, "temperature": 1.0}
+    whole = quiet(slow, body)
+    answer = killed_after(slow, bus, body, 20)
+    assert answer.texts == [choice["message"]["content"] for choice in whole["choices"]]
+    assert len(set(answer.texts)) > 1
+    assert answer.reasons == [["length"]] * 3
+    assert answer.usage["completion_tokens"] == 3 * NUM_TOKENS
+    assert answer.usage["prompt_tokens"] == whole["usage"]["prompt_tokens"]
+
+
+def test_json_is_valid_after_a_loss(slow: Stack, bus: BusWatch) -> None:
+    words = {"type": "array", "items": {"enum": ["north", "east"]}, "minItems": 40, "maxItems": 40}
+    schema = {
+        "type": "object",
+        "properties": {"way": words},
+        "required": ["way"],
+        "additionalProperties": False,
+    }
+    shape = {"type": "json_schema", "json_schema": {"name": "way", "schema": schema}}
+    body = BODY | {"response_format": shape, "max_tokens": 400, "ignore_eos": False}
+    expected = quiet(slow, body)["choices"][0]["message"]["content"]
+    answer = killed_after(slow, bus, body, 30)
+    assert answer.texts == [expected]
+    found = json.loads(answer.texts[0])
+    assert len(found["way"]) == 40
+    assert set(found["way"]) <= {"north", "east"}
+    assert answer.reasons == [["stop"]]
