@@ -128,6 +128,13 @@ def test_each_choice_goes_on_with_its_own_output_after_a_loss(slow: Stack, bus: 
     assert answer.usage["prompt_tokens"] == whole["usage"]["prompt_tokens"]
 
 
+def test_client_that_leaves_frees_every_choice(slow: Stack, bus: BusWatch) -> None:
+    with LiveStream(slow.url, BODY | STREAM | {"n": 4}, slow.keys["plain"]) as stream:
+        for _ in range(8):
+            stream.next_text()
+    bus.wait_idle("prefill-1", "decode-1", "decode-2")
+
+
 def test_json_is_valid_after_a_loss(slow: Stack, bus: BusWatch) -> None:
     words = {"type": "array", "items": {"enum": ["north", "east"]}, "minItems": 40, "maxItems": 40}
     schema = {

@@ -28,7 +28,7 @@ class Choices:
         if ex.request.n == 1:
             await self._generator.run(ex, prompt, responder)
             return
-        ex.choices = [_choice(ex) for _ in range(ex.request.n)]
+        ex.choices = [ex.branch() for _ in range(ex.request.n)]
         try:
             async with self._generator.placed(ex, prompt) as placement:
                 await self._run_all(ex, prompt, responder, placement)
@@ -51,11 +51,6 @@ class Choices:
             raise failed.exceptions[0] from failed
 
 
-def _choice(ex: Exchange) -> Exchange:
-    """Shares the request's account and spans; its output is its own."""
-    return msgspec.structs.replace(ex, output_ids=[], pieces=[], scored=[], choices=[])
-
-
 def _seeded(prompt: Prompt, index: int) -> Prompt:
     """The choice at ``index`` is what a request with ``seed + index`` gets."""
     seed = prompt.sampling.seed
@@ -75,3 +70,4 @@ def _add_up(ex: Exchange) -> None:
     ex.num_completion_tokens = sum(choice.num_completion_tokens for choice in ex.choices)
     ex.num_transferred_tokens = sum(choice.num_transferred_tokens for choice in ex.choices)
     ex.num_attempts = max(choice.num_attempts for choice in ex.choices)
+    ex.losses = [code for choice in ex.choices for code in choice.losses]

@@ -149,6 +149,11 @@ class Exchange(msgspec.Struct, kw_only=True):
             self.tier = TIER_JOINED
             self.cache = JOINED
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client has something of the response, or a worker of this answer."""
+        return bool(self.output_ids) or self.ledger.ttft_ms is not None
+
     def close_hop(self, hop: Hop, span: Span, own_ms: float | None = None) -> None:
         """End a hop's interval and note its span."""
         self.ledger.close(hop, own_ms)

@@ -83,7 +83,7 @@ class Generator:
                     if placement is None:
                         placement = await self._scheduler.place(ex, prompt, avoid)
                 except Refused as refused:
-                    if not ex.output_ids:
+                    if not ex.has_begun:
                         raise
                     await patience.wait(refused)
                     continue
@@ -104,7 +104,7 @@ class Generator:
                         await self._decode(ex, prompt, placement, handover, text, out)
                     is_done = True
                 except BusUnavailable as refused:  # no job of this attempt has left
-                    if not ex.output_ids:
+                    if not ex.has_begun:
                         raise
                     await patience.wait(refused)
                     ex.num_attempts -= 1
