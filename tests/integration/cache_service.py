@@ -12,6 +12,8 @@ from sub100_cache.composition import compose
 from sub100_cache.config import CacheConfig
 from sub100_cache.embedders.bounded import BoundedEmbedder
 from sub100_cache.store.commands import open_commands
+from sub100_cache.store.ledger import Quota
+from sub100_cache.tenants import TenantRules, Tenants
 from sub100_proto import codec, subjects
 from sub100_proto.budget import Budget
 from sub100_proto.cache import (
@@ -22,7 +24,10 @@ from sub100_proto.cache import (
     CacheInvalidate,
     CacheInvalidated,
     CacheLookup,
+    CacheObserved,
     CacheReply,
+    CacheStats,
+    CacheStatsQuery,
 )
 from sub100_shared.bus import Bus
 from sub100_shared.clock import monotonic_ms
@@ -125,14 +130,22 @@ class Client:
             before_unix_s=before_unix_s,
             erase=erase,
         )
-        msg = await self._bus.request(
-            subjects.cache_admin(self.region), codec.encode(command), timeout_s=WAIT_S
-        )
-        reply = codec.decode_cache_admin_reply(msg.data)
+        reply = await self._command(command)
         assert isinstance(reply, CacheInvalidated)
         return reply
 
-    async def write(self, write: CacheFill | CacheAlias) -> None:
+    async def stats(self) -> CacheStats:
+        reply = await self._command(CacheStatsQuery(tenant=self.tenant))
+        assert isinstance(reply, CacheStats)
+        return reply
+
+    async def _command(self, command: CacheInvalidate | CacheStatsQuery) -> CacheInvalidated | CacheStats:
+        msg = await self._bus.request(
+            subjects.cache_admin(self.region), codec.encode(command), timeout_s=WAIT_S
+        )
+        return codec.decode_cache_admin_reply(msg.data)
+
+    async def write(self, write: CacheFill | CacheAlias | CacheObserved) -> None:
         await self._bus.publish(subjects.cache_fill(self.region), codec.encode(write))
 
     async def reply_until(self, digest: bytes, is_so: Callable[[CacheReply], bool]) -> CacheReply:
@@ -175,6 +188,7 @@ async def running_cache(
     wall_clock: Callable[[], float] = time.time,
     telemetry: Telemetry | None = None,
     embedder: BoundedEmbedder | None = None,
+    rules: dict[str, TenantRules] | None = None,
 ) -> AsyncIterator[Runtime]:
     """Started as the lifecycle starts it and ended in the lifecycle's order."""
     config = config or CacheConfig(probe_interval_s=0.05, max_lookup_ms=5_000)
@@ -183,7 +197,8 @@ async def running_cache(
     telemetry = telemetry or Telemetry.create("cache", common.instance, region, {})
     runtime = Runtime("cache", common, bus, telemetry)
     commands = open_commands(redis_url, max_connections=config.max_connections)
-    service = compose(runtime, config, commands, embedder, monotonic_ms, wall_clock)
+    tenants = Tenants(rules or {}, Quota(config.max_tenant_entries, config.max_tenant_bytes))
+    service = compose(runtime, config, commands, embedder, tenants, monotonic_ms, wall_clock)
     try:
         await service.start()
         yield runtime

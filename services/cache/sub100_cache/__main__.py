@@ -11,6 +11,8 @@ from .config import CacheConfig
 from .embedders.choice import open_embedder
 from .service import CacheService
 from .store.commands import open_commands
+from .store.ledger import Quota
+from .tenants import load_tenants
 
 
 async def create(runtime: lifecycle.Runtime, config: CacheConfig) -> CacheService:
@@ -24,7 +26,8 @@ async def create(runtime: lifecycle.Runtime, config: CacheConfig) -> CacheServic
         commands = open_commands(common.redis_url, password=password, max_connections=config.max_connections)
     except ValueError as error:
         raise ConfigError(f"SUB100_REDIS_URL: {error}") from error
-    return compose(runtime, config, commands, open_embedder(config), monotonic_ms, time.time)
+    tenants = load_tenants(config.tenants_file, Quota(config.max_tenant_entries, config.max_tenant_bytes))
+    return compose(runtime, config, commands, open_embedder(config), tenants, monotonic_ms, time.time)
 
 
 if __name__ == "__main__":

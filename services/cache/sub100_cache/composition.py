@@ -5,17 +5,22 @@ from sub100_shared.lifecycle import Runtime
 
 from .config import CacheConfig
 from .embedders.bounded import BoundedEmbedder
+from .evidence import Evidence
 from .guard import WORDING
 from .invalidations import Invalidations
 from .lookups import Lookups
 from .semantic import SemanticTier
 from .service import CacheService
 from .store.commands import Commands
+from .store.counts import Counts
 from .store.exact import ExactTier
 from .store.generations import Generations
+from .store.ledger import Ledger
 from .store.sweep import Sweep
 from .store.vectors import VectorIndex
 from .store.writes import WallClock, Writes
+from .tenants import Tenants
+from .upkeep import Upkeep
 
 
 def compose(
@@ -23,6 +28,7 @@ def compose(
     config: CacheConfig,
     commands: Commands,
     embedder: BoundedEmbedder | None,
+    tenants: Tenants,
     clock: Clock,
     wall_clock: WallClock,
 ) -> CacheService:
@@ -42,7 +48,25 @@ def compose(
         if embedder is not None
         else None
     )
-    lookups = Lookups(exact, generations, semantic, clock, wall_clock)
-    invalidations = Invalidations(generations, Sweep(commands, generations))
-    writes = Writes(commands, exact, wall_clock)
-    return CacheService(runtime, config, commands, lookups, writes, invalidations, semantic, clock)
+    ledger, counts = Ledger(commands), Counts(commands)
+    sweep = Sweep(commands, generations, ledger)
+    upkeep = Upkeep(
+        counts,
+        ledger,
+        sweep,
+        clock,
+        counts_interval_s=config.counts_interval_s,
+        ledger_interval_s=config.ledger_interval_s,
+    )
+    return CacheService(
+        runtime,
+        config,
+        commands,
+        Lookups(exact, generations, semantic, clock, wall_clock),
+        Writes(commands, exact, tenants.quota, wall_clock),
+        Invalidations(generations, sweep, ledger, counts, upkeep),
+        Evidence(counts, ledger),
+        upkeep,
+        semantic,
+        clock,
+    )

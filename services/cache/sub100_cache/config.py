@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 KEY_VARIABLE: Final = "SUB100_CACHE_EMBEDDER_KEY_FILE"
 
@@ -15,6 +16,10 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``max_lookup_ms`` caps the allotment that a request may bring. ``max_lookups`` and ``max_fills`` bound
     what runs at once: over it a look-up is a miss and a fill is dropped. ``max_connections`` bounds the
     Redis commands on the way, those included that nobody waits for any more.
+
+    ``max_tenant_entries`` and ``max_tenant_bytes`` are what each tenant may keep in this region, unless the
+    ``tenants_file`` says otherwise (see ``tenants``). Counts are written every ``counts_interval_s``, and
+    ledgers compared with what is there every ``ledger_interval_s``.
 
     ``embedder``: ``none`` (the exact tier alone), ``minilm`` (in this process: ``embedder_model`` is the
     ONNX file, by default that of the installed package; ``embedder_threads`` compute one question) or
@@ -31,7 +36,12 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_lookups: Positive = 1024
     max_fills: Positive = 256
     max_connections: Positive = 64
-    probe_interval_s: Annotated[float, msgspec.Meta(gt=0)] = 0.25
+    max_tenant_entries: Positive = 100_000
+    max_tenant_bytes: Positive = 128 * 2**20
+    tenants_file: str = ""
+    counts_interval_s: Seconds = 2.0
+    ledger_interval_s: Seconds = 60.0
+    probe_interval_s: Seconds = 0.25
     embedder: Literal["none", "minilm", "endpoint"] = "none"
     embedder_model: str = ""
     embedder_url: str = ""

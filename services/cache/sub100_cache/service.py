@@ -14,8 +14,8 @@ from sub100_proto.cache import (
     CacheInvalidate,
     CacheInvalidated,
     CacheMiss,
+    CacheObserved,
     CacheReply,
-    CacheStats,
     CacheStatsQuery,
 )
 from sub100_shared import catalog, semconv
@@ -25,11 +25,13 @@ from sub100_shared.lifecycle import Runtime
 from sub100_shared.telemetry import Span, SpanKind, extract
 
 from .config import CacheConfig
+from .evidence import Evidence
 from .invalidations import Invalidations
 from .lookups import Lookups
 from .semantic import SemanticTier
 from .store.commands import Commands, StoreUnavailable
 from .store.writes import Writes
+from .upkeep import Upkeep
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,8 @@ class CacheService:
         lookups: Lookups,
         writes: Writes,
         invalidations: Invalidations,
+        evidence: Evidence,
+        upkeep: Upkeep,
         semantic: SemanticTier | None,
         clock: Clock,
     ) -> None:
@@ -61,6 +65,8 @@ class CacheService:
         self._lookups = lookups
         self._writes = writes
         self._invalidations = invalidations
+        self._evidence = evidence
+        self._upkeep = upkeep
         self._semantic = semantic
         self._clock = clock
         self._told = ""
@@ -84,6 +90,7 @@ class CacheService:
         self._told = self._detail()
         self._runtime.set_state("ready", self._told)
         self._runtime.spawn(self._heal(), "heal")
+        self._runtime.spawn(self._upkeep.run(), "upkeep")
 
     async def drain(self, timeout_s: float) -> None:
         """Nothing runs longer than its allotment."""
@@ -91,6 +98,7 @@ class CacheService:
     async def stop(self) -> None:
         if self._semantic is not None:
             await self._semantic.embedder.close()
+        await self._upkeep.stop()
         await self._commands.close()
 
     async def _on_lookup(self, msg: Incoming) -> bytes | None:
@@ -114,6 +122,7 @@ class CacheService:
                 span.set_attribute(semconv.HOP, semconv.HOP_CACHE)
             allotted_ms = min(self._config.max_lookup_ms, max(MIN_LOOKUP_MS, lookup.budget.allotted_ms))
             reply = await self._lookups.reply(lookup, allotted_ms)
+            self._evidence.replied(lookup.tenant, reply)
         except (msgspec.MsgspecError, ValueError) as error:
             _log.error("unreadable look-up", extra={"error": type(error).__name__})
             return CacheMiss(reason="unreadable")
@@ -130,8 +139,8 @@ class CacheService:
                     await self._fill(write)
                 case CacheAlias():
                     await self._writes.alias(write)
-                case _:
-                    return
+                case CacheObserved():
+                    self._evidence.observed(write)
         except StoreUnavailable as error:
             _log.debug("write dropped", extra={"error": str(error)})
         except (msgspec.MsgspecError, ValueError) as error:
@@ -143,6 +152,7 @@ class CacheService:
             return
         vector = await self._semantic.vector_of(fill) if self._semantic is not None else None
         ttl_s, limit = min(fill.ttl_s, self._config.max_ttl_s), self._config.max_answer_bytes
+        self._upkeep.wrote(fill.tenant)
         if not await self._writes.fill(fill, vector, ttl_s=ttl_s, limit=limit):
             _log.info("answer not stored", extra={"request_id": fill.request_id})
 
@@ -153,7 +163,7 @@ class CacheService:
                 case CacheInvalidate():
                     return codec.encode(await self._invalidations.apply(command))
                 case CacheStatsQuery():
-                    return codec.encode(CacheStats(error="not counted yet"))
+                    return codec.encode(await self._evidence.of(command.tenant))
         except (msgspec.MsgspecError, ValueError) as error:
             return codec.encode(CacheInvalidated(error=f"unreadable: {type(error).__name__}"))
 

@@ -18,6 +18,9 @@ _ALL: Final = "sub100:cache:"
 _PREFIX: Final = "sub100:cache:v3:"
 _VECTOR_PREFIX: Final = "sub100:cache:vec:v2:"
 _GENERATIONS_PREFIX: Final = "sub100:cache:generations:v1:"
+_EXPIRY_PREFIX: Final = "sub100:cache:expiry:v1:"
+_SIZES_PREFIX: Final = "sub100:cache:sizes:v1:"
+_COUNTS_PREFIX: Final = "sub100:cache:counts:v1:"
 """A version rises when the value changes in a way that old readers would misread."""
 
 
@@ -91,6 +94,20 @@ def tenant_pattern(tenant: str) -> str:
 
 def generations_key(tenant: str) -> str:
     return f"{_GENERATIONS_PREFIX}{{{tenant}}}"
+
+
+def ledger_keys(tenant: str) -> list[str]:
+    """Of what a tenant has stored: by its end, and by its size."""
+    return [f"{_EXPIRY_PREFIX}{{{tenant}}}", f"{_SIZES_PREFIX}{{{tenant}}}"]
+
+
+def ledger_names(tenant: str) -> list[str]:
+    """Of which a script makes the keys of entries and vectors: beginnings of both, and the tenant's tag."""
+    return [entry_prefix(tenant), _VECTOR_PREFIX, f"{{{tenant}}}:"]
+
+
+def counts_key(tenant: str) -> str:
+    return f"{_COUNTS_PREFIX}{{{tenant}}}"
 
 
 def digest_of(key: str) -> bytes:

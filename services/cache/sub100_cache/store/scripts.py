@@ -54,20 +54,76 @@ if redis.call('HLEN', record) > tonumber(ARGV[4]) then
 end
 """
 
-WRITE: Final = """
--- KEYS: record, entry, and maybe a vector. ARGV: number, value, time to live in ms, number of targets, the
--- targets, then fields and values of the vector.
-local num = tonumber(ARGV[4])
-local standing = 0
-for i = 1, num do
-  local mark = redis.call('HGET', KEYS[1], 'g' .. ARGV[4 + i])
-  standing = math.max(standing, tonumber(mark or '0'))
+_LEDGER: Final = """
+-- The ledger: a sorted set of digests by their end in ms, and a hash of their bytes and vector space, in
+-- which '#' is the sum of the bytes. KEYS: expiry, sizes. ARGV: beginning of entry keys, of vector keys, tag.
+local expiry, sizes, entries, vectors, tag = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+local function forget(digest)
+  local known = redis.call('HGET', sizes, digest)
+  local num = redis.call('DEL', entries .. digest)
+  redis.call('ZREM', expiry, digest)
+  if known then
+    local bytes, space = string.match(known, '^(%d+) ?(.*)$')
+    redis.call('HDEL', sizes, digest)
+    redis.call('HINCRBY', sizes, '#', -tonumber(bytes))
+    if space ~= '' then num = num + redis.call('DEL', vectors .. space .. ':' .. tag .. digest) end
+  end
+  return num
 end
-if standing ~= tonumber(ARGV[1]) then return 'overtaken' end
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-if KEYS[3] then
-  redis.call('HSET', KEYS[3], unpack(ARGV, 5 + num))
-  redis.call('PEXPIRE', KEYS[3], ARGV[3])
+local function size()
+  local num = redis.call('ZCARD', expiry)
+  if num == 0 then redis.call('DEL', sizes) end  -- whatever it says: no error outlives the entries
+  return num, tonumber(redis.call('HGET', sizes, '#') or '0')
+end
+"""
+
+FORGET: Final = f"""{_LEDGER}
+-- ARGV 4: 'gone' to forget only what has no entry any more; then digests.
+local num = 0
+for i = 5, #ARGV do
+  if ARGV[4] ~= 'gone' or redis.call('EXISTS', entries .. ARGV[i]) == 0 then num = num + forget(ARGV[i]) end
+end
+size()
+return num
+"""
+
+MAX_EVICTIONS: Final = 32
+"""Of one write, and as many that have expired: more waits for the next write."""
+
+WRITE: Final = f"""#!lua
+-- (With this first line Redis runs it only while it has memory to write.)
+{_NOW}{_LEDGER}
+-- KEYS 3: record, 4: entry, 5: vector, if any. ARGV 4: number, 5: value, 6: time to live in ms, 7: digest, 8:
+-- bytes, 9: vector space ('' for none), 10: most entries, 11: most bytes, 12: number of targets, the targets;
+-- then fields and values of the vector.
+local num_targets = tonumber(ARGV[12])
+local standing = 0
+for i = 1, num_targets do
+  standing = math.max(standing, tonumber(redis.call('HGET', KEYS[3], 'g' .. ARGV[12 + i]) or '0'))
+end
+if standing ~= tonumber(ARGV[4]) then return 'overtaken' end
+
+local now_ms = math.floor(now() / 1000)
+local digest, bytes, max_bytes = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[11])
+if bytes > max_bytes then return 'full' end
+for _, each in ipairs(redis.call('ZRANGEBYSCORE', expiry, '-inf', now_ms, 'LIMIT', 0, {MAX_EVICTIONS})) do
+  forget(each)
+end
+forget(digest)
+for eviction = 0, {MAX_EVICTIONS} do
+  local num_kept, kept_bytes = size()
+  if num_kept < tonumber(ARGV[10]) and kept_bytes + bytes <= max_bytes then break end
+  if eviction == {MAX_EVICTIONS} then return 'full' end
+  forget(redis.call('ZRANGE', expiry, 0, 0)[1])
+end
+
+redis.call('SET', KEYS[4], ARGV[5], 'PX', ARGV[6])
+redis.call('ZADD', expiry, now_ms + tonumber(ARGV[6]), digest)
+redis.call('HSET', sizes, digest, ARGV[8] .. ' ' .. ARGV[9])
+redis.call('HINCRBY', sizes, '#', bytes)
+if KEYS[5] then
+  redis.call('HSET', KEYS[5], unpack(ARGV, 13 + num_targets))
+  redis.call('PEXPIRE', KEYS[5], ARGV[6])
 end
 return 'stored'
 """

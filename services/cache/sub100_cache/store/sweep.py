@@ -17,6 +17,7 @@ from .entries import (
     tenant_pattern,
 )
 from .generations import Generations, Question, Standing
+from .ledger import Ledger
 
 MAX_PASSES: Final = 5
 _SCAN_COUNT: Final = 500
@@ -27,9 +28,10 @@ _PAGE: Final = 16
 class Sweep:
     """All methods raise StoreUnavailable."""
 
-    def __init__(self, commands: Commands, generations: Generations) -> None:
+    def __init__(self, commands: Commands, generations: Generations, ledger: Ledger) -> None:
         self._commands = commands
         self._generations = generations
+        self._ledger = ledger
 
     async def run(self, tenant: str) -> tuple[int, int]:
         """Delete the tenant's entries and aliases that no look-up may read, what cannot be read at all, and
@@ -44,11 +46,16 @@ class Sweep:
         return num_erased, num_found
 
     async def _pass(self, tenant: str) -> int:
-        """One scan. An alias is found in the pass after its entry's, and so is a vector."""
+        """One scan. An alias may be found only in the pass after its entry's."""
         standings: dict[Question, Standing] = {}
         num = 0
         async for keys in self._pages(tenant):
-            num += await self._delete(await self._dead(tenant, keys, standings))
+            dead = await self._dead(tenant, keys, standings)
+            beginning = entry_prefix(tenant)
+            digests = [key.removeprefix(beginning) for key in dead if key.startswith(beginning)]
+            others = [key for key in dead if not key.startswith(beginning)]
+            num += await self._ledger.forget(tenant, digests) if digests else 0
+            num += await self._run(self._commands.client.delete(*others)) if others else 0
         return num
 
     async def _pages(self, tenant: str) -> AsyncIterator[list[str]]:
@@ -103,9 +110,6 @@ class Sweep:
         if question not in standings:
             standings[question] = await self._generations.standing(question, WRITE_TIMEOUT_S)
         return standings[question]
-
-    async def _delete(self, keys: list[str]) -> int:
-        return int(await self._run(self._commands.client.delete(*keys))) if keys else 0
 
     async def _run(self, command: Any) -> Any:
         try:

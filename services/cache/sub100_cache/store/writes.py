@@ -11,9 +11,21 @@ from sub100_proto.cache import CacheAlias, CacheFill
 
 from . import scripts
 from .commands import WRITE_TIMEOUT_S, Commands
-from .entries import Alias, Entry, Kept, encode_entry, entry_key, generations_key, partition, vector_key
+from .entries import (
+    Alias,
+    Entry,
+    Kept,
+    encode_entry,
+    entry_key,
+    generations_key,
+    ledger_keys,
+    ledger_names,
+    partition,
+    vector_key,
+)
 from .exact import ExactTier
 from .generations import Question, unpack
+from .ledger import Quota
 from .vectors import PARTITION_FIELD, VECTOR_FIELD
 
 _log = logging.getLogger(__name__)
@@ -36,15 +48,19 @@ class Writes:
     """All methods raise StoreUnavailable, and ValueError for a digest or scope of the wrong length. Nothing
     is written without the generation of a look-up, nor under one that an invalidation has overtaken."""
 
-    def __init__(self, commands: Commands, exact: ExactTier, wall_clock: WallClock) -> None:
+    def __init__(
+        self, commands: Commands, exact: ExactTier, quotas: Callable[[str], Quota], wall_clock: WallClock
+    ) -> None:
         self._commands = commands
+        self._quotas = quotas
         self._exact = exact
         self._wall_clock = wall_clock
         self._write = commands.client.register_script(scripts.WRITE)
 
     async def fill(self, fill: CacheFill, vector: QuestionVector | None, *, ttl_s: int, limit: int) -> bool:
         """Store for ``ttl_s`` from now, replacing what is there; False if it has more than ``limit`` bytes,
-        was overtaken, or Redis refuses to write. With ``vector``, the semantic tier finds it too."""
+        was overtaken, or Redis refuses to write. With ``vector``, the semantic tier finds it too. What is
+        nearest to its end makes room where the tenant's quota is used up."""
         token = unpack(fill.generation)
         if token is None:
             return False
@@ -95,13 +111,21 @@ class Writes:
         value = encode_entry(kept)
         if limit is not None and len(value) > limit:
             return False
-        question = Question(kept.tenant, kept.scope, kept.revision)
-        targets = question.targets()
-        keys = [generations_key(kept.tenant), entry_key(kept.tenant, kept.digest)]
-        args: list[Any] = [kept.generation, value, int(ttl_s * 1e3), len(targets), *targets]
+        tenant, digest = kept.tenant, kept.digest
+        targets = Question(tenant, kept.scope, kept.revision).targets()
+        keys = [*ledger_keys(tenant), generations_key(tenant), entry_key(tenant, digest)]
+        fields: list[Any] = []
         if vector is not None:
-            keys.append(vector_key(vector.space, kept.tenant, kept.digest))
-            args += [PARTITION_FIELD, partition(kept.tenant, kept.scope), VECTOR_FIELD, vector.vector]
+            keys.append(vector_key(vector.space, tenant, digest))
+            fields = [PARTITION_FIELD, partition(tenant, kept.scope), VECTOR_FIELD, vector.vector]
+        num_bytes = len(value) + (len(vector.vector) if vector is not None else 0)
+        quota = self._quotas(tenant)
+        args: list[Any] = [
+            *ledger_names(tenant),
+            *(kept.generation, value, int(ttl_s * 1e3), digest.hex(), num_bytes),
+            vector.space if vector is not None else "",
+            *(quota.max_entries, quota.max_bytes, len(targets), *targets, *fields),
+        ]
         try:
             outcome = await self._commands.run(self._write(keys=keys, args=args), WRITE_TIMEOUT_S)
         except ResponseError as error:  # out of memory, read-only replica

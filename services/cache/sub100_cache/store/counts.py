@@ -1,0 +1,66 @@
+"""Counts of each tenant over all replicas: kept in memory, added up in Redis in batches."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from redis.exceptions import ResponseError
+
+from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
+from .entries import counts_key
+
+MAX_TENANTS: Final = 4096
+"""Counted at once; of more, the counts of this interval are lost."""
+
+
+class Counts:
+    """What a store that is away would not take is counted later."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._pending: dict[str, Counter[str]] = {}
+
+    def add(self, tenant: str, names: Iterable[str]) -> None:
+        """One to each of ``names``."""
+        counter = self._pending.get(tenant)
+        if counter is None:
+            if len(self._pending) >= MAX_TENANTS:
+                return
+            counter = self._pending[tenant] = Counter()
+        counter.update(names)
+
+    async def flush(self) -> None:
+        """Write what was counted, tenant by tenant; never raises."""
+        for tenant in list(self._pending):
+            await self._flush(tenant)
+
+    async def of(self, tenant: str) -> dict[str, int]:
+        """Raises StoreUnavailable."""
+        await self._flush(tenant)
+        values = await self._run(self._commands.client.hgetall(counts_key(tenant)))
+        return {name.decode(): int(value) for name, value in values.items()}
+
+    async def erase(self, tenant: str) -> None:
+        """Raises StoreUnavailable."""
+        self._pending.pop(tenant, None)
+        await self._run(self._commands.client.delete(counts_key(tenant)))
+
+    async def _flush(self, tenant: str) -> None:
+        counter = self._pending.pop(tenant, None)
+        if not counter:
+            return
+        pipe = self._commands.client.pipeline(transaction=True)
+        for name, num in counter.items():
+            pipe.hincrby(counts_key(tenant), name, num)
+        try:
+            await self._run(pipe.execute())
+        except StoreUnavailable:
+            # One that was only late counts twice: rare, and evidence is not a bill.
+            if len(self._pending) < MAX_TENANTS:
+                self._pending.setdefault(tenant, Counter()).update(counter)
+
+    async def _run(self, command: Any) -> Any:
+        try:
+            return await self._commands.run(command, WRITE_TIMEOUT_S)
+        except ResponseError as error:
+            raise StoreUnavailable(type(error).__name__) from error

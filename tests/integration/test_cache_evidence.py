@@ -1,0 +1,85 @@
+"""What a tenant can read of its own look-ups."""
+
+import hashlib
+
+import pytest
+from redis.asyncio import Redis
+from tests.integration.cache_service import Client, running_cache
+from tests.servers import Server
+
+from sub100_cache.config import CacheConfig
+from sub100_cache.store.entries import counts_key, ledger_keys
+from sub100_proto.cache import CacheObserved, CacheStats
+from sub100_shared.bus import Bus
+
+DIGEST = hashlib.sha256(b"a prompt").digest()
+CONFIG = CacheConfig(max_lookup_ms=5_000, counts_interval_s=60)
+
+
+async def until(client: Client, **expected: int) -> None:
+    """What is only published is counted a moment later."""
+    for _ in range(1000):
+        stats = await client.stats()
+        if {name: getattr(stats, name) for name in expected} == expected:
+            return
+    pytest.fail(f"{stats} is not {expected}")
+
+
+async def test_stats_count_lookups_hits_and_shadow_hits(
+    nats_server: Server, redis_server: Server, bus: Bus, region: str, tenant: str
+) -> None:
+    client = Client(bus, region, tenant)
+    async with running_cache(nats_server, redis_server.url, region, config=CONFIG):
+        assert await client.stats() == CacheStats()
+
+        captured = await client.generation(DIGEST)
+        await client.fill(DIGEST, generation=captured)
+        for agreed in (True, True, False):
+            await client.write(CacheObserved(tenant=tenant, tier="semantic", agreed=agreed))
+        await until(client, num_lookups=1, num_shadow_hits=3, num_shadow_false=1, num_entries=1)
+        await client.look_up(DIGEST)
+        stats = await client.stats()
+
+    assert (stats.num_lookups, stats.num_exact_hits, stats.num_semantic_hits) == (2, 1, 0)
+    assert stats.num_bytes > 100
+
+
+async def test_stats_outlive_the_service_and_end_with_an_erasure(
+    nats_server: Server, redis_server: Server, bus: Bus, region: str, tenant: str
+) -> None:
+    client = Client(bus, region, tenant)
+    async with running_cache(nats_server, redis_server.url, region, config=CONFIG):
+        await client.look_up(DIGEST)
+        await client.look_up(DIGEST)
+    async with running_cache(nats_server, redis_server.url, region, config=CONFIG):
+        await client.stored(DIGEST)
+        assert (await client.stats()).num_lookups >= 4
+        await client.invalidate(erase=True)
+        async with Redis.from_url(redis_server.url) as redis:
+            assert await redis.exists(counts_key(tenant), *ledger_keys(tenant)) == 0
+        assert await client.stats() == CacheStats()
+
+
+async def test_counts_cost_redis_nothing_per_lookup(
+    nats_server: Server, redis_server: Server, bus: Bus, region: str, tenant: str
+) -> None:
+    client = Client(bus, region, tenant)
+    async with (
+        running_cache(nats_server, redis_server.url, region, config=CONFIG),
+        Redis.from_url(redis_server.url) as redis,
+    ):
+        await client.look_up(DIGEST)
+        before = (await redis.info("commandstats")).get("cmdstat_hincrby", {"calls": 0})["calls"]
+        for _ in range(50):
+            await client.look_up(DIGEST)
+        after = (await redis.info("commandstats")).get("cmdstat_hincrby", {"calls": 0})["calls"]
+
+    assert after == before
+
+
+async def test_stats_tell_when_the_store_is_away(
+    nats_server: Server, own_redis_server: Server, bus: Bus, region: str, tenant: str
+) -> None:
+    own_redis_server.kill()
+    async with running_cache(nats_server, own_redis_server.url, region, config=CONFIG):
+        assert "unavailable" in (await Client(bus, region, tenant).stats()).error
