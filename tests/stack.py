@@ -57,7 +57,7 @@ class Replica:
         self.ops_url = f"http://127.0.0.1:{env['SUB100_OPS_PORT']}"
         self.service = service
         self.instance = instance
-        self._env = dict(env)
+        self.env = dict(env)
         self._log_path = log
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -65,7 +65,7 @@ class Replica:
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", f"sub100_{self.service}"],
-                env=self._env,
+                env=self.env,
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

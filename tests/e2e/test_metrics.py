@@ -106,6 +106,13 @@ def test_what_is_listed_is_emitted_by_an_ordinary_run(ordinary: Scrape, metric: 
             assert sum(sample.value for sample in found) > 0, f"{service}: {found}"
 
 
+def test_answered_requests_are_counted_as_such(ordinary: Scrape) -> None:
+    """A client hangs up after the last byte; that cancels nothing."""
+    assert ordinary.total("sub100_request_ended_total", sub100_outcome="ok") == 5
+    assert ordinary.total("sub100_request_ended_total", sub100_outcome="client_error") == 2
+    assert ordinary.total("sub100_request_ended_total") == 7
+
+
 def test_process_series_are_emitted_by_every_service(ordinary: Scrape) -> None:
     for service in SERVICES:
         assert set(PROCESS_SERIES) <= {sample.name for sample in ordinary.by_service[service]}

@@ -7,7 +7,9 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``model`` is a directory with tokenizer.json; ``served_name`` is what clients call it (default:
     the directory's name). ``allotments`` gives hops other shares of the budget ("prefill=0.5,cache=0.1").
     ``patience_ms``: how long a stream that has begun waits for a place. ``trust_edge``: an edge alone can
-    reach this port, and says what the network took. Times in seconds unless the name says ms."""
+    reach this port, and says what the network took. ``lame_duck_s``: how long a drain goes on taking requests
+    while ``/readyz`` says 503 already, so that whoever balances load moves on before any is refused. Times
+    in seconds unless the name says ms."""
 
     model: str
     keys_file: str
@@ -34,3 +36,4 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     budget_ms: float = 100.0
     allotments: str = ""
     trust_edge: bool = False
+    lame_duck_s: float = 0.0

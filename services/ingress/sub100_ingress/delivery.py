@@ -112,6 +112,7 @@ class SseResponder:
         if self._ex.request.include_usage:
             data += self._writer.usage(usage_of(self._ex), account.sub100_object(self._ex))
         await self._write(data + wire.DONE, more=False)
+        self._ex.answered_ms = self._ex.ledger.elapsed_ms()
 
     async def fail(self, error: Sub100Error) -> None:
         if self.status:
@@ -172,6 +173,7 @@ class BodyResponder:
         body = await asyncio.to_thread(self._body) if is_long else self._body()
         self.status = 200
         await send_json(self._send, 200, body, answer_headers(self._ex))
+        ex.answered_ms = ex.ledger.elapsed_ms()
 
     async def fail(self, error: Sub100Error) -> None:
         self.status = await send_error(self._send, error, self._ex.request_id)
@@ -223,6 +225,8 @@ async def send_error(send: Send, error: Sub100Error, request_id: str) -> int:
     headers: Headers = [(b"x-request-id", request_id.encode())]
     if isinstance(error, Refused):
         headers.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
+    if error.code == "draining":
+        headers.append((b"connection", b"close"))
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send_json(send, error.status, error_body(error, request_id), headers)

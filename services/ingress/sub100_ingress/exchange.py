@@ -100,6 +100,10 @@ class Exchange(msgspec.Struct, kw_only=True):
 
     cache: CacheFacts = BYPASS
 
+    answered_ms: float | None = None
+    """When the last byte of a whole answer was handed over, on the ledger's clock: whoever leaves then has
+    not cancelled anything."""
+
     is_writing: bool = False
     num_writes: int = 0
     """A write that does not end (``is_writing`` with the same ``num_writes`` for too long) is a client that

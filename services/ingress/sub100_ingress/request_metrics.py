@@ -64,7 +64,7 @@ class RequestMetrics:
         what, code = outcome(ex.code)
         operation = semconv.REQUEST_COMPLETION if ex.request.messages is None else semconv.REQUEST_CHAT
         of_model = (operation, semconv.PROVIDER_SUB100, self._model)
-        elapsed_ms = ledger.elapsed_ms()
+        elapsed_ms = ledger.elapsed_ms() if ex.answered_ms is None else ex.answered_ms
 
         self._ended.add(1, what, code, ex.tier)
         self._duration.record(elapsed_ms / 1e3, *of_model, code)

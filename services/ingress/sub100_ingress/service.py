@@ -111,7 +111,9 @@ class IngressService:
         self._http = runtime.spawn(self._server.serve(), "http")
 
     async def drain(self, timeout_s: float) -> None:
-        await self._serving.drain(timeout_s)
+        lame_duck_s = min(self._config.lame_duck_s, timeout_s / 2)
+        await asyncio.sleep(lame_duck_s)
+        await self._serving.drain(timeout_s - lame_duck_s)
 
     async def stop(self) -> None:
         self._server.should_exit = True

@@ -57,7 +57,8 @@ class Serving:
         try:
             await self._answer(ex, responder, body_bytes)
         except asyncio.CancelledError:
-            ex.code = ex.code or CANCELLED
+            if ex.answered_ms is None:
+                ex.code = ex.code or CANCELLED
             raise
         except Sub100Error as error:
             ex.code = error.code
