@@ -59,7 +59,7 @@ def _is_named(article: Token, before: str, after: str, position: int) -> bool:
         or after in _KEPT_ARTICLE
         or after in _MENTIONED
         or before in lexicon.LETTERED
-        or (position > 0 and article.raw[:1].isupper())
+        or (position > 0 and article.raw.istitle())
     )
 
 
@@ -102,10 +102,13 @@ def _with_phrases(tokens: list[Token]) -> list[Token]:
     position = 0
     while position < len(tokens):
         for length in range(min(_LONGEST, len(tokens) - position), 0, -1):
-            phrase = tuple(token.text for token in tokens[position : position + length])
-            if phrase in _PHRASES:
-                article = tokens[position].article
-                found += [Token(word, word, article) for word in _PHRASES[phrase]]
+            phrase = tokens[position : position + length]
+            meant = _PHRASES.get(tuple(token.text for token in phrase))
+            # To have a rest is to rest; to have the rest is not.
+            if meant and all(token.article != "the" for token in phrase[1:]):
+                first, *others = meant
+                found.append(Token(first, first, phrase[0].article))
+                found += [Token(word, word) for word in others]
                 position += length
                 break
         else:

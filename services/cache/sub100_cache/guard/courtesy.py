@@ -103,6 +103,8 @@ _BEGINNINGS: Final = lexicon.WH_WORDS | lexicon.AUXILIARIES | lexicon.IMPERATIVE
 
 def without_courtesy(tokens: list[Token]) -> list[Token]:
     """Articles are gone already."""
+    if any(token.text in lexicon.WORD_TALK for token in tokens):
+        return _without_start(tokens)
     found: list[Token] = []
     for token in tokens:
         is_filler = token.text == "exactly" and found and found[-1].text in lexicon.WH_WORDS
@@ -117,16 +119,13 @@ def _without_start(tokens: list[Token]) -> list[Token]:
     texts = [token.text for token in tokens]
     for phrase in _LEADING:
         # "Hello, what is ..." greets; "Hello world in Python" does not.
-        if (
-            tuple(texts[: len(phrase)]) == phrase
-            and texts[len(phrase) :]
-            and texts[len(phrase)] in _BEGINNINGS
-        ):
+        rest = texts[len(phrase) :]
+        if tuple(texts[: len(phrase)]) == phrase and len(rest) > 1 and rest[0] in _BEGINNINGS:
             return _trim(tokens[len(phrase) :])
     clause = texts.index(",") if "," in texts else 0
     if 0 < clause <= _MAX_SMALL_TALK and set(texts[:clause]) <= _SMALL_TALK and set(texts[:clause]) & _NEEDED:
-        rest = _trim(tokens[clause:])
-        return rest[1:] if rest and rest[0].text == "but" else rest
+        after = _trim(tokens[clause:])
+        return after[1:] if after and after[0].text == "but" else after
     return _trim(tokens)
 
 

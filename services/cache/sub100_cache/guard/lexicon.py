@@ -13,10 +13,13 @@ MASS_NOUNS: Final = words(
     """
     glass iron paper light wood chicken lamb turkey cold time life culture change room work business
     experience stone hair coffee beer wine cake fish duck rock space language law history tin cloth
-    copper rubber gold company exercise power sound speech state study wood youth faith reason
+    copper rubber gold company exercise power sound speech state study youth faith reason matter man
+    woman war right rest god nature mind body heart church prison court office sea peace love death
+    heat interest charge leave property society science music art fire ice air water salt sugar milk
+    oil gas metal plastic bar bath drink cost press order play sport crime justice truth freedom
     """
 )
-"""A thing with an article, a stuff or an idea without."""
+"""With an article another thing than without."""
 
 LETTERED: Final = words(
     """
@@ -26,6 +29,15 @@ LETTERED: Final = words(
     """
 )
 """After one of these ``a`` is a letter."""
+
+WORD_TALK: Final = words(
+    """
+    say says said translate translation mean means meaning word words phrase spell pronounce write called
+    definition define synonym synonyms etymology english french spanish german italian japanese chinese
+    korean portuguese russian latin arabic hindi thai turkish dutch greek polish swedish hebrew vietnamese
+    """
+)
+"""Where one of these stands, ``please`` may be what is asked about."""
 
 IMPERATIVES: Final = words(
     """

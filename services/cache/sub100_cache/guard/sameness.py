@@ -11,10 +11,10 @@ from .verbs import is_participle, is_past, is_plural, is_third_person
 from .wordlists import words
 
 _GENERIC_HEADS: Final = frozenset(
-    {(HOW_TO,), (CAUSE,), ("why",), ("can",), ("is",), ("do",), ("should",)}
-    | {("how", auxiliary) for auxiliary in ("do", "is", "can", "should")}
+    {(HOW_TO,), (CAUSE,), ("why",)} | {("how", auxiliary) for auxiliary in ("do", "is", "can", "should")}
 )
-"""What they ask is asked of a kind: ``a volcano`` and ``volcanoes`` are the same there."""
+"""What they ask is asked of a kind: ``a volcano`` and ``volcanoes`` are the same there. Not so where a thing
+is allowed: to bring a friend is not to bring friends."""
 
 _COUNTED: Final = words(
     """
@@ -41,8 +41,8 @@ def is_same(one: Question, other: Question) -> bool:
         direct, indirect = (right[0], left[0]) if one.is_indirect else (left[0], right[0])
         if _is_indirect_form(direct, indirect):
             return True
-    if len(left[0]) <= _SHORT and _articles(left[0]) != _articles(right[0]):
-        return False
+    if len(left[0]) <= _SHORT and _texts(left[0]) == _texts(right[0]):
+        return _articles(left[0]) == _articles(right[0])
     return _all_match(one, other, left[0], right[0]) or _has_not_moved(left[0], right[0])
 
 
@@ -90,8 +90,10 @@ def _may_drop_article(a: Token, b: Token) -> bool:
     articles = {a.article, b.article}
     if "" not in articles:
         return False
+    if a.text in lexicon.MASS_NOUNS:
+        return False
     if "a" in articles:
-        return a.text not in lexicon.MASS_NOUNS
+        return True
     is_name = any(token.raw[:1].isupper() and not token.raw.isupper() for token in (a, b))
     return not is_name
 
