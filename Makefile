@@ -58,6 +58,12 @@ check: ## Format, lint, types, layers, locks, then the tests
 bench: ## Measure the control plane's own cost
 	@$(WITH_CONTROL) python -m bench.control_plane
 
+eval-cache: ## Measure the semantic cache's true and false hits on labelled pairs: FILE=pairs.jsonl
+	@$(WITH_CONTROL) python -m sub100_cache.evaluate $(or $(FILE),tests/data/cache_pairs/unseen.jsonl)
+
+bench-cache: ## Measure what exact and semantic hits take, and what a cache that is off or dead costs
+	@$(WITH_CONTROL) python -m bench.cache
+
 bench-long: ## Measure what a 100k-token prompt costs its neighbours at ingress
 	@$(WITH_CONTROL) python -m bench.long_prompt
 

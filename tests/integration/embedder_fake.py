@@ -19,13 +19,14 @@ def vector_at(degrees: float) -> bytes:
 
 
 class SteeredEmbedder:
-    """``angles`` by text; a text that is not there gets an angle of its own. ``error`` is raised if set;
-    while ``gate`` is clear, nothing is answered."""
+    """``angles`` by text; one that is not there gets ``default_degrees``, or an angle of its own. ``error`` is
+    raised if set; while ``gate`` is clear, nothing is answered."""
 
     def __init__(self, name: str = "steered") -> None:
         self.id = name
         self.dimension = DIMENSION
         self.angles: dict[str, float] = {}
+        self.default_degrees: float | None = None
         self.error = ""
         self.gate = asyncio.Event()
         self.gate.set()
@@ -37,7 +38,8 @@ class SteeredEmbedder:
         if self.error:
             raise EmbedderUnavailable(self.error)
         own = hashlib.sha256(text.encode()).digest()[0] * 360 / 256
-        return vector_at(self.angles.get(text, own))
+        default = own if self.default_degrees is None else self.default_degrees
+        return vector_at(self.angles.get(text, default))
 
     async def close(self) -> None:
         self.gate.set()

@@ -60,6 +60,12 @@ print("a") in Python | print('a') in Python
 Is 5 kg enough? | Is 5 lb enough?
 Is 5 mg enough? | Is 5 g enough?
 Who saw Mary? | Who did Mary see?
+Can I bring a friend? | Can I bring friends?
+How do you say please in Thai? | How do you say thanks in Thai?
+Translate: thank you | Translate: please
+What is the matter with light? | What is matter with light?
+How do I have a rest? | How do I have the rest?
+Can a man live on water? | Can man live on water?
 """
 
 SAME = """
@@ -67,7 +73,7 @@ How do I reset my password? | how can i reset my password
 Could you please tell me where the Louvre is? | Where is the Louvre?
 Explain how a suspension bridge works. | How does a suspension bridge work?
 Hi! What's the capital of France? Thanks | what is the capital of france
-Can I freeze a cooked potato? | Can I freeze cooked potatoes?
+Why does a volcano erupt? | Why do volcanoes erupt?
 What is the population of Japan? | What's Japan's population?
 What is the price of a stamp? | How much does a stamp cost?
 In Excel, how do I freeze the top row? | How do I freeze the top row in Excel?
