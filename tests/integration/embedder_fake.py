@@ -19,7 +19,7 @@ def vector_at(degrees: float) -> bytes:
 
 
 class SteeredEmbedder:
-    """``angles`` by text; one that is not there gets ``default_degrees``, or an angle of its own. ``error`` is
+    """``angles`` by text; one that is not there gets ``default_degrees`` or its own angle. ``error`` is
     raised if set; while ``gate`` is clear, nothing is answered."""
 
     def __init__(self, name: str = "steered") -> None:
