@@ -34,7 +34,9 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     """Registration and liveness in one. ``model``, ``block_size``, ``dtype``, ``connector``, ``hashes``
     (``blocks.FINGERPRINT``) and ``layout``, which sums up the rest, must be equal over a pool, or KV could
     not be handed over; an empty one is not known. ``refusal`` is why the scheduler has refused this worker,
-    who then says ``starting`` until it is told otherwise (Judged). ``kv_seq`` is the last KvEvents.seq."""
+    who then says ``starting`` until it is told otherwise (Judged). ``max_chunk_tokens``
+    bounds the tokens of an engine step, ``speculation`` names method and width. ``kv_seq`` is the last
+    KvEvents.seq."""
 
     worker_id: str
     role: Role
@@ -55,6 +57,7 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     connector: str = ""
     hashes: str = ""
     refusal: str = ""
+    speculation: str = ""
 
 
 class KvEvents(Message, frozen=True, tag="kv_events"):

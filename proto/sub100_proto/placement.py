@@ -44,7 +44,8 @@ class PlaceRequest(Message, frozen=True, tag="place_request"):
 class Placement(Message, frozen=True, tag="placement"):
     """Where the request runs. ``prefill`` is None when the decode worker does both.
 
-    ``cached_tokens_*`` are predictions from the prefix index, ``predicted_ttft_ms`` from now on.
+    ``cached_tokens_*`` are predictions from the prefix index, ``predicted_ttft_ms`` from now on. ``why``
+    says for people why the decode worker computes the prompt itself, or ``pair``.
     """
 
     placement_id: str
@@ -54,6 +55,7 @@ class Placement(Message, frozen=True, tag="placement"):
     cached_tokens_decode: int = 0
     predicted_ttft_ms: float = 0.0
     spent_ms: float = 0.0
+    why: str = ""
 
 
 class Rejected(Message, frozen=True, tag="rejected"):

@@ -37,7 +37,8 @@ from sub100_proto.sampling import Sampling
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``start`` learned. ``layout`` fingerprints all that must agree for a KV hand-over."""
+    """What ``start`` learned. ``layout`` fingerprints all that must agree for a KV hand-over;
+    ``speculation`` names method and width (``ngram-4``), empty without."""
 
     model: str
     layout: str
@@ -48,6 +49,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_chunk_tokens: int
     dtype: str = ""
     connector: str = ""
+    speculation: str = ""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,11 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
         return self.method != "off"
 
     @property
+    def name(self) -> str:
+        """For people: ``ngram-4``; empty if off."""
+        return f"{self.method}-{self.num_tokens}" if self.is_on else ""
+
+    @property
     def has_kv(self) -> bool:
         """Whether the drafter keeps KV of its own, which then moves with the hand-over."""
         return self.method in ("draft_model", "eagle")

@@ -65,6 +65,7 @@ def test_pair_is_the_default_and_names_the_lives() -> None:
         prefill=WorkerRef(worker_id="p", epoch=7),
         decode=WorkerRef(worker_id="d", epoch=9),
         predicted_ttft_ms=answer.predicted_ttft_ms,
+        why="pair",
     )
     assert answer.predicted_ttft_ms == pytest.approx(4 + 64 * 0.05)
     assert num_uncached_tokens(request(64), answer) == 64
@@ -180,6 +181,44 @@ def test_decode_works_alone_where_it_holds_nearly_all(
     rules = msgspec.structs.replace(RULES, decode_alone_tokens=threshold)
     answer = placed([prefill("p"), decode("d")], request(64), matched={"d": num_blocks}, rules=rules)
     assert where(answer) == (expected, "d")
+    assert answer.why == ("pair" if expected else "short_uncached")
+
+
+SHORT = msgspec.structs.replace(RULES, decode_alone_tokens=256)
+"""Rules of a deployment; the predictor's prior is 4 ms a chunk and 0.05 ms a token."""
+
+
+def test_decode_works_alone_when_that_is_quicker_than_a_handover() -> None:
+    """64 of 2,048 tokens are left on both: 7.2 ms here; there 7.2, and 1.5 + 0.01 x 64 for the hand-over."""
+    workers = [prefill("p"), decode("d")]
+    matched = {"p": 62, "d": 62}
+    assert where(placed(workers, request(2_048), matched=matched, rules=SHORT)) == (None, "d")
+    busy = decode("d", load=Load(num_waiting_tokens=100))
+    assert where(placed([prefill("p"), busy], request(2_048), matched=matched, rules=SHORT)) == ("p", "d")
+
+
+def test_decode_works_alone_only_where_its_streams_hardly_notice() -> None:
+    """128 tokens would hold a step up by 6.4 ms."""
+    matched = {"d": 60}
+    idle, running = decode("d"), decode("d", load=Load(num_running=1))
+    assert where(placed([prefill("p"), idle], request(2_048), matched=matched, rules=SHORT)) == (None, "d")
+    assert where(placed([prefill("p"), running], request(2_048), matched=matched, rules=SHORT)) == ("p", "d")
+    less = placed([prefill("p"), running], request(2_048), matched={"d": 61}, rules=SHORT)
+    assert where(less) == (None, "d")
+
+
+def test_decode_works_alone_where_prefill_is_full_and_little_is_left() -> None:
+    rules = msgspec.structs.replace(SHORT, max_queue_tokens=10_000)
+    full = prefill("p", load=Load(num_waiting_tokens=9_999))
+    assert where(placed([full, decode("d")], request(64), matched={"d": 1}, rules=rules)) == (None, "d")
+    assert rejected([full, decode("d")], request(64), rules=rules).code == "queue_full"
+
+
+def test_placement_says_why_decode_is_alone() -> None:
+    workers = [prefill("p"), decode("d")]
+    assert placed(workers, request(64, num_output_tokens=3)).why == "resumed"
+    assert placed(workers, request(64, decode_alone=True)).why == "asked_for"
+    assert placed([decode("d")], request(64)).why == "no_prefill_worker"
 
 
 def test_pair_never_spans_pools() -> None:

@@ -14,8 +14,10 @@ Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A new replica only listens for ``listen_first_s`` before it answers: a view of two heartbeats.
 
-    ``decode_alone_tokens``: a decode worker that holds all of a prompt but this many tokens computes the
-    rest itself instead of pulling KV; 0 always uses the pair. ``max_queue_tokens`` bounds what may wait on
+    ``decode_alone_tokens``: a decode worker that holds the beginning of a prompt, and lacks no more than this
+    many tokens of it, computes them itself if it is predicted to be quicker than a hand-over
+    (``handover_ms`` for the hop and ``transfer_ms_per_token``), and if that holds up its running streams by
+    ``max_stall_ms`` at most; 0 always uses the pair. ``max_queue_tokens`` bounds what may wait on
     one worker, ``max_queue_factor`` the requests on a decode worker as a multiple of its batch. ``scale_*``
     are the targets of ``scaling``.
     """
@@ -27,8 +29,10 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_index_blocks: int = 2_000_000
     max_queue_tokens: int = 262_144
     max_queue_factor: float = 4.0
-    decode_alone_tokens: int = 0
+    decode_alone_tokens: int = 256
     transfer_ms_per_token: float = 0.01
+    handover_ms: float = 1.5
+    max_stall_ms: float = 5.0
     dump_timeout_s: float = 2.0
     max_requests: int = 4096
     scale_min: Replicas = 1
@@ -45,6 +49,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
             max_queue_factor=self.max_queue_factor,
             decode_alone_tokens=self.decode_alone_tokens,
             transfer_ms_per_token=self.transfer_ms_per_token,
+            handover_ms=self.handover_ms,
+            max_stall_ms=self.max_stall_ms,
         )
 
     def targets(self) -> Targets:

@@ -5,6 +5,9 @@ is room in its queue. **Score**: a prefill worker by its predicted time to first
 by its pressure (batch and KV in use) less a credit for blocks that it need not pull. **Pick**: among
 those about as good as the best, the one with the least in flight; then the better prefix; then chance.
 
+The decode worker computes the prompt itself where it holds all but a little of it and its own prefill is
+predicted to be done before a prefill worker's token would have been handed over.
+
 A pair never spans pools. Of several pools the one that overruns the remaining budget least wins, then the
 one under less decode pressure, then the faster.
 """
@@ -30,6 +33,13 @@ RETRY_FAILED_S: Final = 1.0
 MIN_RETRY_S: Final = 0.1
 MAX_RETRY_S: Final = 30.0
 
+PAIR: Final = "pair"
+SHORT: Final = "short_uncached"
+RESUMED: Final = "resumed"
+ASKED: Final = "asked_for"
+NO_PREFILL: Final = "no_prefill_worker"
+"""Why the decode worker computes the prompt, or does not."""
+
 Chance = Callable[[], float]
 """Uniform in [0, 1)."""
 
@@ -41,6 +51,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     max_queue_factor: float
     decode_alone_tokens: int
     transfer_ms_per_token: float
+    handover_ms: float
+    max_stall_ms: float
 
 
 class _Scored(msgspec.Struct, frozen=True, gc=False):
@@ -55,6 +67,7 @@ class _Option(msgspec.Struct, frozen=True):
     prefill: _Scored | None
     decode: _Scored
     ttft_ms: float
+    why: str
 
 
 class _Field:
@@ -95,6 +108,7 @@ def place(
         cached_tokens_prefill=0 if prefill is None else prefill.cached_tokens,
         cached_tokens_decode=decode.cached_tokens,
         predicted_ttft_ms=chosen.ttft_ms,
+        why=chosen.why,
     )
 
 
@@ -162,21 +176,22 @@ class _Scorer:
 
     def best_of(self, field: _Field) -> _Option | None:
         """The pool's best pair; decode alone for a stream that goes on, where it is asked for, for a pool
-        without prefill workers, and where the decode worker holds nearly all of the prompt."""
+        without prefill workers, and where that is cheaper than a hand-over."""
         if not field.decodes:
             return None
         decode = self._pick([self._score_decode(worker) for worker in field.decodes], NEAR_PRESSURE)
-        request = self._request
-        is_alone = request.num_output_tokens > 0 or request.decode_alone
-        is_alone = is_alone or not (field.prefills or field.full_prefills)
-        if is_alone or self._holds_nearly_all(decode):
-            return _Option(None, decode, self._ttft_ms(decode.worker, decode.cached_tokens))
+        alone_ms = self._ttft_ms(decode.worker, decode.cached_tokens)
+        if why := self._must_be_alone(field):
+            return _Option(None, decode, alone_ms, why)
+        is_short = self._is_short(decode)
         if not field.prefills:
-            return None
+            return _Option(None, decode, alone_ms, SHORT) if is_short else None
         scored = [self._score_prefill(worker) for worker in field.prefills]
         nearest = min(candidate.score for candidate in scored)
         prefill = self._pick(scored, max(NEAR_MS, NEAR_SHARE * nearest))
-        return _Option(prefill, decode, prefill.score)
+        if is_short and alone_ms <= prefill.score + self._handover_ms(decode):
+            return _Option(None, decode, alone_ms, SHORT)
+        return _Option(prefill, decode, prefill.score, PAIR)
 
     def rank(self, option: _Option) -> tuple[float, float, float]:
         overrun_ms = max(0.0, option.ttft_ms - self._request.budget.remaining_ms)
@@ -206,10 +221,28 @@ class _Scorer:
             ),
         )
 
-    def _holds_nearly_all(self, decode: _Scored) -> bool:
-        """Only a real prefix counts: a short new prompt goes to prefill like any other."""
+    def _must_be_alone(self, field: _Field) -> str:
+        """Why no prefill worker comes into question; empty if one does."""
+        if self._request.num_output_tokens > 0:
+            return RESUMED
+        if self._request.decode_alone:
+            return ASKED
+        return "" if field.prefills or field.full_prefills else NO_PREFILL
+
+    def _is_short(self, decode: _Scored) -> bool:
+        """Whether the decode worker lacks so little of a prompt whose beginning it holds that its running
+        streams hardly notice. A prompt that it has never seen goes to prefill, however short."""
         num_left = self._request.num_prompt_tokens - decode.cached_tokens
-        return decode.cached_tokens > 0 and num_left <= self._rules.decode_alone_tokens
+        if decode.cached_tokens == 0 or num_left > self._rules.decode_alone_tokens:
+            return False
+        is_idle = decode.worker.num_requests == 0
+        stall_ms = num_left * self._predictor.ms_per_token(decode.worker.worker_id)
+        return is_idle or stall_ms <= self._rules.max_stall_ms
+
+    def _handover_ms(self, decode: _Scored) -> float:
+        """Between a prefill worker's token and the decode worker's first step."""
+        num_moved = self._request.num_prompt_tokens - decode.cached_tokens
+        return self._rules.handover_ms + self._rules.transfer_ms_per_token * num_moved
 
     def _cached_tokens(self, worker: WorkerView) -> int:
         """By the index; the last prompt token is always computed."""

@@ -106,6 +106,8 @@ class Placer:
                     semconv.REQUEST_ID: request.request_id,
                     semconv.HOP: semconv.HOP_SCHEDULE,
                     semconv.WORKER: worker.worker_id,
+                    semconv.DECODE_WORKER: answer.decode.worker_id,
+                    semconv.PLACED_BECAUSE: answer.why,
                     semconv.CACHED_TOKENS: num_cached,
                     semconv.PREDICTED_TTFT_MS: round(answer.predicted_ttft_ms, 3),
                     semconv.SPENT_MS: round(answer.spent_ms, 3),

@@ -111,6 +111,7 @@ class SimEngine:
             max_chunk_tokens=config.max_chunk_tokens,
             dtype=config.dtype,
             connector=CONNECTOR,
+            speculation=f"sim-{config.speculative_tokens}" if config.speculative_tokens else "",
         )
 
     def prefill(self, work: Work, sink: Sink) -> None:

@@ -91,6 +91,7 @@ class VllmEngine:
             max_num_seqs=vllm.scheduler_config.max_num_seqs,
             max_chunk_tokens=vllm.scheduler_config.max_num_batched_tokens,
             dtype=str(vllm.model_config.dtype).removeprefix("torch."),
+            speculation=config.speculation.name,
         )
         self._own = await warm_up(self, self._info, self._vocab_size, self._events.heard)
         self._info = msgspec.structs.replace(

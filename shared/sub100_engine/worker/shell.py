@@ -111,6 +111,7 @@ class WorkerShell:
         runtime.bus.on_state(self._on_bus_state)
         self._engine.set_failure_listener(self._on_engine_failure)
         self._info = await self._engine.start(lambda change: self._kv_feed.on_change(change))
+        _log.info("engine", extra=msgspec.structs.asdict(self._info) | {"pool": self._pool})
         region, role = runtime.region, self._role.role
         await runtime.bus.serve(subjects.job(region, role, self._worker_id), self._on_job)
         await runtime.bus.serve(subjects.control(region, role, self._worker_id), self._on_control)
@@ -356,6 +357,7 @@ class WorkerShell:
             connector=info.connector,
             hashes=blocks.FINGERPRINT,
             refusal=self._refusal,
+            speculation=info.speculation,
         )
         subject = subjects.heartbeat(self._runtime.region, self._role.role, self._worker_id)
         await self._runtime.bus.publish(subject, codec.encode(beat))
