@@ -66,3 +66,7 @@ class TestSpeculatingSimEngine(EngineBehaviour, SpeculationBehaviour):
 
 class TestSimAnswers(AnswerShapes):
     pass
+
+
+class TestSpeculatingSimAnswers(AnswerShapes):
+    decode = SPECULATING

@@ -2,6 +2,7 @@
 vLLM has: penalties that must see drafts, and the rejection sampler that we mend."""
 
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest_asyncio
 
 pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.speculation_suite")
 
+from tests.contract.answer_shapes import assert_same_rows, json_schema, rows  # noqa: E402
 from tests.contract.engine_suite import Rig  # noqa: E402
 from tests.contract.speculation_suite import SpeculationBehaviour, num_kept  # noqa: E402
 from tests.e2e.conftest import KEY  # noqa: E402
@@ -127,6 +129,31 @@ async def test_ngram_first_step_after_a_handover_verifies_no_placeholder(ngram: 
 
 
 # -- the rejection sampler
+
+
+async def test_ngram_keeps_json_and_log_probabilities_wherever_the_answer_is_taken_up(ngram: Rig) -> None:
+    """Drafts pass the grammar that has consumed the output so far; rows are those of one plain engine."""
+    ways = {"type": "array", "items": {"enum": ["north", "east"]}, "minItems": 8, "maxItems": 8}
+    shape = json_schema({"properties": {"way": ways}, "required": ["way"], "additionalProperties": False})
+    fields: dict[str, Any] = {**shape, "logprobs": 2, "max_tokens": 200}
+    prompt = ngram.prompt(40)
+    whole = await ngram.decoded(ngram.work(prompt, **fields), ngram.reference)
+    assert len(json.loads(ngram.text(whole.ids))["way"]) == 8
+    first, kv = await ngram.handed_over(prompt, **fields)
+    rest = await ngram.decoded(ngram.work(prompt, output=[first], kv=kv, **fields))
+    assert [first, *rest.ids] == whole.ids
+    assert_same_rows(rows(rest), rows(whole)[1:])
+    assert rest.last.num_accepted > 0
+    for k in range(1, len(whole.ids)):
+        rest = await ngram.decoded(ngram.work(prompt, output=whole.ids[:k], **fields))
+        assert whole.ids[:k] + rest.ids == whole.ids, k
+        assert_same_rows(rows(rest), rows(whole)[k:])
+
+
+@pytest.mark.parametrize("fields", [{"min_p": 0.5}, {"logit_bias": {5: 1}}])
+async def test_speculating_engine_says_what_it_cannot_sample(ngram: Rig, fields: dict[str, Any]) -> None:
+    told = await ngram.decoded(ngram.work(ngram.prompt(20), temperature=1.0, **fields))
+    assert (told.last.error, told.ids) == ("invalid_value", [])
 
 
 def test_expand_batch_to_tokens_repeats_each_value_for_its_drafts() -> None:

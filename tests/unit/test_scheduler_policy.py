@@ -71,6 +71,14 @@ def test_pair_is_the_default_and_names_the_lives() -> None:
     assert num_uncached_tokens(request(64), answer) == 64
 
 
+def test_request_for_one_worker_gets_decode_alone() -> None:
+    asked = request(2_048, decode_alone=True)
+    answer = placed([prefill("p"), decode("d")], asked)
+    assert where(answer) == (None, "d")
+    assert num_uncached_tokens(asked, answer) == 2_048
+    assert rejected([prefill("p")], asked).code == "no_capacity"
+
+
 def test_prefill_goes_where_the_prefix_is_when_both_are_idle() -> None:
     workers = [prefill("a"), prefill("b"), decode("d")]
     answer = placed(workers, request(2_048), matched={"b": 32})
