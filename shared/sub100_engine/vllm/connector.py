@@ -20,7 +20,7 @@ from vllm.v1.kv_cache_interface import KVCacheConfig
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 from vllm.v1.request import Request
 
-from . import orphan, runner_patch
+from . import core_patch, orphan, runner_patch
 from .hand_over import HandOver, TransferSettings
 from .kv_memory import from_tensors
 from .orders import Orders, Place
@@ -66,7 +66,8 @@ class Sub100Connector(KVConnectorBase_V1):  # type: ignore[misc]
         orphan.die_with_parent()
         if role == KVConnectorRole.WORKER:
             runner_patch.install()
-            self._hand_over = HandOver(self._settings)
+            core_patch.install()
+            self._hand_over = HandOver(self._settings, core_patch.patience.wake)
         else:
             self._scheduling = Scheduling(vllm_config.cache_config.block_size, self._settings.lease_s)
 

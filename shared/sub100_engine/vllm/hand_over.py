@@ -7,7 +7,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,13 +54,17 @@ class Results:
 
 
 class HandOver:
-    """``open`` once the KV cache exists -> ``obey`` and ``results`` each step -> ``close``."""
+    """``open`` once the KV cache exists -> orders and ``take_results`` each step -> ``close``.
 
-    def __init__(self, settings: TransferSettings) -> None:
+    ``on_news`` is called from any thread when ``take_results`` has something to give.
+    """
+
+    def __init__(self, settings: TransferSettings, on_news: Callable[[], None]) -> None:
         self._settings = settings
+        self._on_news = on_news
         self._key = Path(settings.key_file).read_bytes()
         self._peers = Peers(self._key, settings.transport != "tcp")
-        self._leases = Leases(settings.lease_s, time.monotonic)
+        self._leases = Leases(settings.lease_s, time.monotonic, on_news)
         self._threads = ThreadPoolExecutor(_NUM_PULL_THREADS, thread_name_prefix="kv-pull")
         self._lock = threading.Lock()
         self._results = Results()
@@ -188,3 +192,4 @@ class HandOver:
             self._results.received.add(order.owner)
             if outcome != "pulled":
                 self._results.failed.add(order.owner)
+        self._on_news()

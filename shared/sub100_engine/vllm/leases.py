@@ -56,11 +56,15 @@ class _State:
 
 
 class Leases:
-    """Thread-safe. ``clock`` gives monotonic seconds."""
+    """Thread-safe. ``clock`` gives monotonic seconds. ``on_ended`` is called when ``take_ended`` has
+    something to give, unless it is time alone that brought it about."""
 
-    def __init__(self, lease_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, lease_s: float, clock: Callable[[], float], on_ended: Callable[[], None] = lambda: None
+    ) -> None:
         self.lease_s = lease_s
         self._clock = clock
+        self._on_ended = on_ended
         self._lock = threading.Lock()
         self._state = _State()
 
@@ -142,3 +146,4 @@ class Leases:
     def _free(self, lease: Lease) -> None:
         if lease.outcome and lease.outcome != "discarded":
             self._state.ended.append(Ended(lease.key, lease.owner, lease.outcome))
+            self._on_ended()
