@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from .arena import Arena, as_bytes, words
-from .kv_memory import KvMemory, Words, checksum, checksum_in_place, runs
+from .kv_memory import KvMemory, Words, runs
 from .leases import Lease, LeaseOver, Leases
 from .nixl_serving import NixlServing
 from .wire import (
@@ -176,7 +176,7 @@ class _Session:
         num_bytes = self._memory.block_bytes * request.num_blocks
         arena = self._grant(num_bytes)
         offset = 0
-        for layer in range(len(self._memory.layers)):
+        for layer in range(self._memory.num_layers):
             num_words = self._memory.num_words(layer, request.num_blocks)
             if arena is not None:
                 out = arena.words[offset : offset + num_words]
@@ -185,7 +185,7 @@ class _Session:
                     self._frame = words(num_words)
                 out = self._frame[1 : num_words + 1]
             self._gather(layer, request, lease, out)
-            digest = checksum(request.key, layer, out, request.num_blocks)
+            digest = self._memory.checksum_of(request.key, layer, out, request.num_blocks)
             if arena is not None:
                 self.channel.write(digest)
             else:
@@ -204,8 +204,8 @@ class _Session:
             num_bytes = self._memory.block_bytes * request.num_blocks
             self.channel.send(Granted(num_bytes, readable=nixl.readable(block_ids)))
             blocks = runs(block_ids)
-            for layer, rows in enumerate(self._memory.layers):
-                self.channel.write(checksum_in_place(request.key, layer, rows, blocks))
+            for layer in range(self._memory.num_layers):
+                self.channel.write(self._memory.checksum(request.key, layer, blocks))
             self._await_acknowledgement(request, lease)
 
     def _await_acknowledgement(self, request: Pull, lease: Lease) -> None:

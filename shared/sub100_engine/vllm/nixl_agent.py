@@ -102,15 +102,11 @@ class NixlAgent:
                 with contextlib.suppress(*self._failures):
                     self._agent.remove_remote_agent(peer)
 
-    def read(self, local: Spans, remote: Spans, peer: str, kind: str = "DRAM") -> "Reading":
-        """Start to fill ``local`` from the peer's ``remote`` spans, pair by pair."""
+    def read(self, peer: str, local: tuple[str, Spans], remote: tuple[str, Spans]) -> "Reading":
+        """Start to fill the local spans from the peer's, pair by pair; each side says what kind they are."""
         with self._guarded(), self._lock:
-            handle = self._agent.initialize_xfer(
-                "READ",
-                self._agent.get_xfer_descs(local, kind),
-                self._agent.get_xfer_descs(remote, kind),
-                peer,
-            )
+            descriptors = (self._agent.get_xfer_descs(spans, kind) for kind, spans in (local, remote))
+            handle = self._agent.initialize_xfer("READ", *descriptors, peer)
             reading = Reading(self, handle)
             if self._agent.transfer(handle) == "ERR":
                 raise NixlError(f"NIXL cannot read from {peer}")

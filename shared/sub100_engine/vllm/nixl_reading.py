@@ -6,14 +6,12 @@ another request's by then. The memory it writes to is used again only when NIXL 
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
-from .kv_memory import WORD_BYTES, KvMemory, Words, runs
+from .kv_memory import WORD_BYTES, Blocks, Frame, KvMemory, runs
 from .nixl_agent import NixlAgent, NixlError, Reading, spans_of
 from .wire import PeerError, Readable
 
@@ -41,25 +39,25 @@ class NixlReading:
         source: Readable,
         num_blocks: int,
         remaining_s: Callable[[], float],
-    ) -> Iterator[Words]:
+    ) -> Iterator[Frame]:
         """Each layer's blocks, in order, while the next layers are on their way. They are valid until the
         next is asked for. ``remaining_s`` raises, or runs out, when the pull must end.
 
         Raises OSError (NixlError, PeerError, TimeoutError).
         """
         memory = self._memory
-        if len(source.bases) != len(memory.layers) or len(source.block_ids) != num_blocks:
+        if len(source.bases) != memory.num_layers or len(source.block_ids) != num_blocks:
             raise PeerError("the peer's memory has another shape")
         peer = source.agent
         self._agent.connect(peer, source.metadata)
         blocks = runs(source.block_ids)
         with self._staging(memory.max_layer_words * num_blocks, peer) as (staging, readings):
-            groups = list(_groups(memory, num_blocks, staging.half.size))
+            groups = list(_groups(memory, num_blocks, staging.num_words))
             try:
                 for position, group in enumerate(groups):
                     for ahead in range(len(readings), min(position + 2, len(groups))):
-                        half = staging.halves[ahead % 2]
-                        readings.append(self._read(half, groups[ahead], source.bases, blocks, peer))
+                        address = staging.addresses[ahead % 2]
+                        readings.append(self._read(address, groups[ahead], source, blocks))
                     self._wait(readings[position], remaining_s)
                     yield from _rows(memory, num_blocks, staging.halves[position % 2], group)
             except (NixlError, TimeoutError):
@@ -73,18 +71,19 @@ class NixlReading:
         for staging in idle:
             staging.close()
 
-    def _read(
-        self, half: Words, group: range, bases: Sequence[int], blocks: Sequence[tuple[int, int]], peer: str
-    ) -> Reading:
+    def _read(self, address: int, group: range, source: Readable, blocks: Blocks) -> Reading:
         local, remote = [], []
-        at = half.ctypes.data
+        at = address
         for layer in group:
             row_bytes = self._memory.row_bytes(layer)
             for first, count in blocks:
                 local.append((at, count * row_bytes))
-                remote.append((bases[layer] + first * row_bytes, count * row_bytes))
+                remote.append((source.bases[layer] + first * row_bytes, count * row_bytes))
                 at += count * row_bytes
-        return self._agent.read(spans_of(local), spans_of(remote), peer)
+        kind, device = self._memory.kind, self._memory.device
+        return self._agent.read(
+            source.agent, (kind, spans_of(local, device)), (source.kind, spans_of(remote, source.device))
+        )
 
     def _wait(self, reading: Reading, remaining_s: Callable[[], float]) -> None:
         while (state := reading.poll()) == "running":
@@ -117,10 +116,10 @@ class NixlReading:
             if len(self._stuck) >= _MAX_STUCK:
                 raise NixlError("earlier reads do not end")
             idle = self._idle.pop() if self._idle else None
-        if idle is not None and idle.half.size < layer_words:
+        if idle is not None and idle.num_words < layer_words:
             idle.close()
             idle = None
-        return idle or _Staging(self._agent, max(layer_words, self._window_words))
+        return idle or _Staging(self._agent, self._memory, max(layer_words, self._window_words))
 
     def _free_stuck(self, *, by_force: bool) -> None:
         """Take back what nothing writes to any more; force cuts the connections."""
@@ -145,12 +144,14 @@ class _Stuck:
 class _Staging:
     """Two halves: one is read into while the other is checked and copied."""
 
-    def __init__(self, agent: NixlAgent, num_words: int) -> None:
+    def __init__(self, agent: NixlAgent, memory: KvMemory, num_words: int) -> None:
         self._agent = agent
-        memory = np.zeros((2, num_words), np.uint64)  # touched here, not during a pull
-        self.halves = memory
-        self.half = memory[0]
-        self._registered: Any = agent.register(spans_of([(memory.ctypes.data, memory.nbytes)]))
+        self.num_words = num_words
+        whole, address = memory.staging(2 * num_words)
+        self.halves: tuple[Frame, Frame] = whole[:num_words], whole[num_words:]
+        self.addresses = address, address + num_words * WORD_BYTES
+        spans = spans_of([(address, 2 * num_words * WORD_BYTES)], memory.device)
+        self._registered: Any = agent.register(spans, memory.kind)
 
     def close(self) -> None:
         self._agent.deregister(self._registered)
@@ -159,16 +160,16 @@ class _Staging:
 def _groups(memory: KvMemory, num_blocks: int, num_words: int) -> Iterator[range]:
     """Neighbouring layers that fit into so many words; at least one each."""
     start = size = 0
-    for layer in range(len(memory.layers)):
+    for layer in range(memory.num_layers):
         more = memory.num_words(layer, num_blocks)
         if layer > start and size + more > num_words:
             yield range(start, layer)
             start, size = layer, 0
         size += more
-    yield range(start, len(memory.layers))
+    yield range(start, memory.num_layers)
 
 
-def _rows(memory: KvMemory, num_blocks: int, half: Words, group: range) -> Iterator[Words]:
+def _rows(memory: KvMemory, num_blocks: int, half: Frame, group: range) -> Iterator[Frame]:
     at = 0
     for layer in group:
         num_words = memory.num_words(layer, num_blocks)

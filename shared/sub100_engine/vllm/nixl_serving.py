@@ -25,7 +25,8 @@ class NixlServing:
     def __init__(self, agent: NixlAgent, memory: KvMemory) -> None:
         self._agent = agent
         self._bases = memory.bases
-        self._registered: Any = agent.register(spans_of(memory.regions))
+        self._kind, self._device = memory.kind, memory.device
+        self._registered: Any = agent.register(spans_of(memory.regions, memory.device), memory.kind)
         self._metadata = agent.metadata()
         self._wake = threading.Condition()
         self._num_granted = 0
@@ -34,7 +35,14 @@ class NixlServing:
         self._thread.start()
 
     def readable(self, block_ids: Sequence[int]) -> Readable:
-        return Readable(self._agent.name, self._metadata, self._bases, tuple(block_ids))
+        return Readable(
+            self._agent.name,
+            self._metadata,
+            self._bases,
+            tuple(block_ids),
+            self._kind,
+            self._device,
+        )
 
     @contextmanager
     def serving(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ from typing import Final
 from sub100_proto.kv import KvHandle
 
 from .arena import Arena, as_bytes, words
-from .kv_memory import CHECKSUM_BYTES, KvMemory, Words, checksum
+from .kv_memory import CHECKSUM_BYTES, Frame, KvMemory, Words
 from .nixl_reading import NixlReading
 from .wire import (
     ACK,
@@ -285,14 +285,14 @@ class Puller:
         channel = connection.channel
         with contextlib.closing(self._frames(connection, grant, len(block_ids), remaining_s)) as frames:
             for layer, (digest, frame) in enumerate(frames):
-                if checksum(request.key, layer, frame, len(block_ids)) != digest:
+                if self._memory.checksum_of(request.key, layer, frame, len(block_ids)) != digest:
                     raise PeerError(f"checksum of layer {layer} does not match")
                 self._memory.scatter(layer, block_ids, frame)
         channel.write(ACK)
 
     def _frames(
         self, connection: _Connection, grant: Granted, num_blocks: int, remaining_s: Callable[[], float]
-    ) -> Generator[tuple[bytes, Words]]:
+    ) -> Generator[tuple[bytes, Frame]]:
         """Each layer's checksum and blocks, valid until the next is asked for; raises OSError."""
         channel = connection.channel
         if self._nixl is not None:
@@ -313,7 +313,7 @@ class Puller:
         if grant.shared and (connection.arena is None or connection.arena.num_bytes < grant.num_bytes):
             raise PeerError("no shared memory for the payload")
         offset = 0
-        for layer in range(len(self._memory.layers)):
+        for layer in range(self._memory.num_layers):
             channel.settimeout(remaining_s())
             num_words = self._memory.num_words(layer, num_blocks)
             if grant.shared and connection.arena is not None:

@@ -59,13 +59,15 @@ class Release(msgspec.Struct, frozen=True, tag="release"):
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """Where a puller with NIXL finds the blocks: the exporter's agent, the address of each layer's first
-    block in it, and the blocks' numbers."""
+    """Where a puller with NIXL finds the blocks: the exporter's agent, what NIXL calls its memory, the
+    address of each layer's first block in it, and the blocks' numbers."""
 
     agent: str
     metadata: bytes
     bases: tuple[int, ...]
     block_ids: tuple[int, ...]
+    kind: str = "DRAM"
+    device: int = 0
 
 
 class Granted(msgspec.Struct, frozen=True, tag="granted"):
