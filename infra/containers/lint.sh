@@ -6,4 +6,4 @@ set -eu
 make_tools
 cd "$root"
 "$tools/bin/hadolint" --failure-threshold info infra/images/Dockerfile infra/containers/standins/Dockerfile
-"$tools/bin/check-jsonschema" --builtin-schema vendor.compose-spec docker-compose.yml infra/containers/gpu.yml
+"$tools/bin/check-jsonschema" --builtin-schema vendor.compose-spec docker-compose.yml infra/containers/gpu.yml infra/containers/rdma.yml

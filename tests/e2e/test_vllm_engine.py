@@ -309,7 +309,7 @@ def short_dir() -> Iterator[Path]:
 async def lone(vllm_config: Any, short_dir: Path) -> "AsyncIterator[VllmEngine]":
     from sub100_engine.vllm.engine import VllmEngine
 
-    config = msgspec.structs.replace(vllm_config, runtime_dir=str(short_dir), lease_s=60.0)
+    config = msgspec.structs.replace(vllm_config, runtime_dir=str(short_dir), lease_s=60.0, orphan_s=0.5)
     engine = VllmEngine(config, b"k" * 32)
     yield engine
     await engine.stop()
@@ -355,6 +355,8 @@ async def test_stop_does_not_wait_for_kv_that_nobody_pulls(lone: "VllmEngine", s
     async with asyncio.timeout(30):
         await handed_over.until(lambda r: r.is_over)
     assert handed_over.last.kv is not None
+    async with asyncio.timeout(5):  # the lease runs for a minute
+        assert await lone.drain(30) is False
     async with asyncio.timeout(8):  # the core is killed after ten seconds
         await lone.stop()
     assert os.listdir(short_dir) == []

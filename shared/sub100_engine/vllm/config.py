@@ -21,7 +21,8 @@ class VllmConfig(msgspec.Struct, frozen=True, kw_only=True):
     peers dial if that differs. ``kv_transport`` is how KV bytes move: ``tcp``; ``shm``, shared memory on this
     host and no listener for others; ``auto``, whichever of the two reaches; ``nixl``, over UCX.
     ``runtime_dir`` holds sockets and keys, in a private directory per engine (default: the system's
-    temporary directory). ``pull_timeout_s`` bounds a pull of KV from connect to last byte.
+    temporary directory). ``pull_timeout_s`` bounds a pull of KV from connect to last byte,
+    ``orphan_s`` a drain's wait for KV that nobody comes for.
     """
 
     model: str
@@ -39,6 +40,7 @@ class VllmConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_transport: Transport = "auto"
     lease_s: Seconds = 30.0
     pull_timeout_s: Seconds = 10.0
+    orphan_s: Seconds = 5.0
     runtime_dir: str = ""
     stop_timeout_s: Seconds = 10.0
     speculation: Speculation = msgspec.field(default_factory=Speculation)

@@ -100,12 +100,17 @@ class VllmEngine:
         return self._info
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until nothing runs and no handed-over KV waits for its puller."""
+        """Wait until nothing runs and no handed-over KV waits for its puller.
+
+        A hand-over begins milliseconds after its handle leaves. KV that nobody has come for in ``orphan_s``,
+        with nothing else to wait for, has no puller any more: that is told instead of waited out.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 while self._attempts or self._leased:
                     self._changed.clear()
-                    await self._changed.wait()
+                    patience_s = None if self._attempts else self._config.orphan_s
+                    await asyncio.wait_for(self._changed.wait(), patience_s)
         except TimeoutError:
             return False
         return True
