@@ -12,8 +12,9 @@ import importlib
 import logging
 import os
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final, Literal
 
@@ -26,6 +27,9 @@ Spans = npt.NDArray[np.uint64]
 
 _PACKAGES: Final = ("nixl", "nixl_cu13", "nixl_cu12")
 _MAX_PEERS: Final = 256
+_PAUSE_S: Final = 50e-6
+_BUSY_S: Final = 10e-6
+"""A look that takes longer has moved something, and there is likely more."""
 _NOBODY: Final = object()
 _STATES: Final[dict[str, State]] = {"PROC": "running", "DONE": "done"}
 
@@ -155,6 +159,15 @@ class Reading:
     def end(self) -> bool:
         """Cancel it if it runs; False: the library still may write, ask again later."""
         return self._agent.let_go(self._handle)
+
+
+@contextlib.contextmanager
+def paced() -> Iterator[None]:
+    """One look at the sockets inside, then a pause if it found nothing to do."""
+    started_s = time.perf_counter()
+    yield
+    if time.perf_counter() - started_s < _BUSY_S:
+        time.sleep(_PAUSE_S)
 
 
 def spans_of(rows: Sequence[tuple[int, int]], device: int = 0) -> Spans:

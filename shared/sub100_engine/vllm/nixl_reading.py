@@ -5,17 +5,15 @@ another request's by then. The memory it writes to is used again only when NIXL 
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from .kv_memory import WORD_BYTES, Blocks, Frame, KvMemory, runs
-from .nixl_agent import NixlAgent, NixlError, Reading, spans_of
+from .nixl_agent import NixlAgent, NixlError, Reading, State, paced, spans_of
 from .wire import PeerError, Readable
 
-_PAUSE_S: Final = 50e-6
 _WINDOW_BYTES: Final = 8 << 20
 _MAX_STUCK: Final = 8
 
@@ -86,10 +84,12 @@ class NixlReading:
         )
 
     def _wait(self, reading: Reading, remaining_s: Callable[[], float]) -> None:
-        while (state := reading.poll()) == "running":
+        state: State = "running"
+        while state == "running":
             if remaining_s() <= 0:
                 raise TimeoutError("the peer's memory did not come in time")
-            time.sleep(_PAUSE_S)
+            with paced():
+                state = reading.poll()
         if state == "failed":
             raise NixlError("the peer's memory cannot be read")
 

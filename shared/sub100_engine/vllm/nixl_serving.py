@@ -6,17 +6,13 @@ sleeps for as long as nothing is granted.
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from .kv_memory import KvMemory
-from .nixl_agent import NixlAgent, NixlError, spans_of
+from .nixl_agent import NixlAgent, NixlError, paced, spans_of
 from .wire import Readable
-
-_PAUSE_S: Final = 50e-6
-"""Between two looks at the sockets. One look moves megabytes, so that this costs a transfer nothing."""
 
 
 class NixlServing:
@@ -73,6 +69,8 @@ class NixlServing:
                     self._wake.wait()
                 if self._is_closed:
                     return
-            with contextlib.suppress(NixlError):  # a reader that broke off: its control connection tells
+            with (
+                paced(),
+                contextlib.suppress(NixlError),
+            ):  # a reader that broke off: its control connection tells
                 self._agent.progress()
-            time.sleep(_PAUSE_S)

@@ -301,8 +301,9 @@ class Puller:
             hang_up = HangUp(channel.socket)
 
             def remaining_and_there_s() -> float:
+                left_s = remaining_s()  # first: a cancellation hangs up too
                 hang_up.check()
-                return remaining_s()
+                return left_s
 
             for frame in self._nixl.layers(grant.readable, num_blocks, remaining_and_there_s):
                 channel.settimeout(remaining_s())
