@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import random
 import time
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
@@ -88,4 +90,32 @@ async def test_aborted_pulls_leave_room_for_others(rig: Rig) -> None:
         await rig.idle(rig.decode)
     for _, (_, held) in stalling:
         rig.prefill.release(held)
+    await rig.idle(rig.prefill)
+
+
+async def test_aborts_in_mid_transfer_damage_no_other_answer(rig: Rig) -> None:
+    """Blocks of an aborted pull are another request's at once; a late byte would change its answer."""
+    chance = random.Random(5)
+    sampling: dict[str, Any] = {"max_tokens": 16, "ignore_eos": True}
+    prompts = [rig.prompt(chance.randrange(300, 900)) for _ in range(24)]
+    finished: list[tuple[list[int], list[int]]] = []
+
+    async def ask(prompt: list[int], is_aborted: bool, after_s: float) -> None:
+        first, kv = await rig.handed_over(prompt, **sampling)
+        recorder = Recorder(rig.work(prompt, output=[first], kv=kv, **sampling))
+        rig.decode.decode(recorder.work, recorder)
+        if is_aborted:
+            await asyncio.sleep(after_s)
+            rig.decode.abort(recorder.work.attempt)
+            rig.prefill.release(kv)
+            return
+        await rig.ended(recorder)
+        assert recorder.last.error == ""
+        finished.append((prompt, [first, *recorder.ids]))
+
+    await asyncio.gather(*(ask(p, chance.random() < 0.3, chance.uniform(0, 0.02)) for p in prompts))
+    assert 10 <= len(finished) < len(prompts)
+    for prompt, answer in finished:
+        assert answer == await rig.expected(prompt, **sampling)
+    await rig.idle(rig.decode)
     await rig.idle(rig.prefill)

@@ -28,6 +28,11 @@ from tests.e2e.test_vllm_engine import (  # noqa: E402, F401
     test_stop_does_not_wait_for_kv_that_nobody_pulls,
     test_vllm_counts_no_computed_prompt_token_on_decode,
 )
+from tests.e2e.test_vllm_kv_waits import (  # noqa: E402, F401
+    test_aborts_in_mid_transfer_damage_no_other_answer,
+    test_core_rests_while_its_kv_waits_to_be_pulled,
+    test_resting_core_hears_of_a_pull_and_of_a_prompt_at_once,
+)
 
 from sub100_engine.vllm.environment import interface_of  # noqa: E402
 from sub100_engine.vllm.puller import NIXL_CONNECTOR  # noqa: E402

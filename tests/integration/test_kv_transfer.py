@@ -3,10 +3,13 @@
 Three ways for the bytes, one suite. NIXL is in the engine's environment only, so that its tests run there.
 """
 
+import collections
 import contextlib
 import os
+import queue
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +25,7 @@ from sub100_engine.vllm.leases import Leases
 from sub100_engine.vllm.nixl_agent import NixlAgent
 from sub100_engine.vllm.nixl_reading import NixlReading
 from sub100_engine.vllm.nixl_serving import NixlServing
-from sub100_engine.vllm.puller import KvPullError, Peers, Puller, connector_of, host_id
+from sub100_engine.vllm.puller import Cancellation, KvPullError, Peers, Puller, connector_of, host_id
 from sub100_engine.vllm.wire import MAX_MESSAGE_BYTES, NONCE_BYTES
 from sub100_proto.kv import KvHandle
 
@@ -262,3 +265,52 @@ def test_stop_ends_listeners_and_removes_the_socket(producer: Producer, tmp_path
     assert not (tmp_path / "kv.sock").exists()
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", producer.port), 1)
+
+
+def test_aborted_pulls_never_touch_blocks_that_others_have_by_then(
+    producer: Producer, consumer: Consumer
+) -> None:
+    """As an engine does: blocks of a pull that is over, aborted or not, are the next one's at once."""
+    slots: queue.SimpleQueue[range] = queue.SimpleQueue()
+    for first in range(0, NUM_BLOCKS, len(HELD)):
+        slots.put(range(first, first + len(HELD)))
+    puller = consumer.puller()
+    faults: list[str] = []
+    ends: collections.Counter[str] = collections.Counter()
+
+    def run(thread: int) -> None:
+        random = np.random.default_rng(thread)
+        for turn in range(40):
+            key = f"{thread}-{turn}"
+            held = tuple(int(block) for block in random.permutation(NUM_BLOCKS)[: len(HELD)])
+            producer.leases.pin(key, key, b"prompt", held)
+            cancellation = Cancellation()
+            abort = threading.Timer(random.uniform(0, 0.004), cancellation.set)
+            if random.random() < 0.3:
+                abort.start()
+            slot = slots.get(timeout=30)
+            try:
+                puller.pull(
+                    msgspec.structs.replace(producer.handle, key=key), b"prompt", 0, slot, cancellation
+                )
+            except KvPullError:
+                ends["aborted"] += 1
+            else:
+                ends["pulled"] += 1
+                for mine, theirs in zip(consumer.memory.layers, producer.memory.layers, strict=True):
+                    if not np.array_equal(mine[list(slot)], theirs[list(held)]):
+                        faults.append(key)
+            slots.put(slot)
+            abort.cancel()
+            producer.leases.end(key, "released")
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert faults == []
+    assert sum(ends.values()) == 6 * 40
+    assert ends["pulled"] >= 6 * 40 * 0.6
+    assert ends["aborted"] >= 1
+    assert len(producer.leases) == 1
