@@ -381,6 +381,17 @@ KV_TRANSFER_BYTES: Final = counter(
     by="decode",
 )
 
+# --- the traces service
+
+SPANS_TAKEN: Final = counter(
+    "sub100.traces.spans",
+    "{span}",
+    "Spans that exporters sent, by outcome: stored, or dropped because the disk did not keep up.",
+    names.OUTCOME,
+    by="traces",
+)
+SPANS_QUEUED: Final = gauge("sub100.traces.queued", "{span}", "Spans that wait to be written.", by="traces")
+
 # --- the health of every process
 
 SERVICE_READY: Final = gauge(

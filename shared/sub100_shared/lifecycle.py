@@ -195,6 +195,7 @@ async def _main(name: str, common: Common, build: Callable[[Runtime], Awaitable[
         if export is not None:
             runtime.spawn(export.run(), "metrics export")
         service = await build(runtime)
+        freeze_heap()  # while nobody waits for anything; after the start there is little left to look at
         failure = await _until_stopped(runtime, service, stopping)
     except ConfigError:
         raise

@@ -11,11 +11,12 @@ from sub100_shared.ops import EmbeddedServer
 
 from .app import TracesApp
 from .config import TracesConfig
-from .intake import Intake
+from .intake import Intake, IntakeStats
 from .store import Store
 
 MAX_CONNECTIONS: Final = 1024
 CLOSE_TIMEOUT_S: Final = 10.0
+NO_SPANS: Final = IntakeStats(received=0, stored=0, dropped=0, queued=0)
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 """Starts a task that somebody owns: see Runtime.spawn."""
@@ -32,6 +33,11 @@ class TracesService:
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
+
+    @property
+    def intake_stats(self) -> IntakeStats:
+        """All zero before ``start``."""
+        return NO_SPANS if self._intake is None else self._intake.stats
 
     async def start(self) -> None:
         """Raises OSError for a port that is taken, StoreError for a file that cannot be used."""
