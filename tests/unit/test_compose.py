@@ -70,6 +70,7 @@ def test_compose_publishes_http_alone_and_on_loopback(compose: dict[str, Any]) -
         "ingress": ["127.0.0.1:8080:8080"],
         "traces": ["127.0.0.1:8090:8090"],
         "jaeger": ["127.0.0.1:16686:16686"],
+        "prometheus": ["127.0.0.1:9090:9090"],
     }
 
 
