@@ -40,6 +40,7 @@ TENANTS: Final[Mapping[str, Mapping[str, object]]] = {
     "other": {"cache": "all"},
     "plain": {"cache": "off"},
     "similar": {"cache": "deterministic", "semantic": True, "threshold": 0.93, "judge": True, "ttl_s": 600},
+    "stranger": {"cache": "deterministic", "semantic": True},
     "shadow": {"cache": "deterministic", "semantic": True, "shadow": True},
     "near": {"cache": "all", "semantic": True, "allotments": {"cache": 0.3, "prefill": 0.4}},
     "narrow": {"cache": "off", "max_concurrency": 3},

@@ -21,8 +21,13 @@ def demo_key(cache: Path) -> str:
 
 
 def write_keys_file(path: Path, key: str) -> None:
-    """Ingress's keys: hashes only. The demo tenant opts in to cached answers."""
-    entry = {"hash": hashlib.sha256(key.encode()).hexdigest(), "tenant": DEMO_TENANT, "cache": "all"}
+    """Ingress's keys: hashes only. The demo tenant opts in to cached answers, to similar questions too."""
+    entry = {
+        "hash": hashlib.sha256(key.encode()).hexdigest(),
+        "tenant": DEMO_TENANT,
+        "cache": "all",
+        "semantic": True,
+    }
     private_files.write(path, json.dumps([entry], indent=1).encode())
 
 

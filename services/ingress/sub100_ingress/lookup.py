@@ -106,10 +106,10 @@ class CacheClient:
         return _UNAVAILABLE
 
     async def fill(self, ex: Exchange, key: CacheKey, generation: bytes) -> None:
-        """Offer a finished answer. Only ``stop`` answers: never cut, failed or cancelled ones.
+        """Offer a finished answer. Only ``stop`` answers with text: never cut, failed or cancelled ones.
 
         ``generation`` is the look-up's. Whether an empty one may fill is the cache's decision."""
-        if ex.finish_reason != "stop" or ex.code:
+        if ex.finish_reason != "stop" or ex.code or not ex.pieces:
             return
         answer = CachedAnswer(
             model=ex.request.model,
