@@ -1,9 +1,9 @@
 """What a look-up costs a miss, and what a dispatch beside it costs a hit, at one stream.
 
-One client asks in turns, so that a noisy moment hits all kinds alike: ``plain``, a tenant without cache;
-``miss`` of a tenant that only misses (the look-up runs beside the dispatch) and of one that mostly hits (the
-look-up goes first for a moment); ``hit`` of both. Exact tier on a real Redis, engines that take no time: the
-worst case, in which a first token may be there before a slow look-up.
+One client asks in turns, request by request, so that a noisy moment hits all kinds alike: ``plain``, a tenant
+without cache; ``miss`` of a tenant that only misses (the look-up runs beside the dispatch) and of one that
+mostly hits (the look-up goes first for a moment); ``hit`` of both. Exact tier on a real Redis, an engine that
+takes a GPU's time. ``added`` is the median of pairwise differences to the plain request just before.
 """
 
 import argparse
@@ -19,13 +19,14 @@ from tests.stack import Stack, running_stack
 
 from sub100_local.tiny_model import make
 
-from .client import Sample, StreamClient, quantile
-from .control_plane import cpu_by_service
+from .client import Sample, StreamClient, median, quantile
 from .results import write
 
 RESULTS = Path(__file__).parent / "results" / "overlap.json"
 HITS_PER_MISS = 4
-MISSES_PER_HIT = 24
+MISSES_PER_HIT = 12
+SHORT_ANSWERS = {"SUB100_SIM_ANSWER_MAX_TOKENS": "8"}
+NAMES = ("plain", "miss beside", "hit beside", "plain again", "miss after a lead", "hit after a lead")
 
 
 def bodies(name: str) -> Iterator[dict[str, Any]]:
@@ -42,31 +43,6 @@ def bodies(name: str) -> Iterator[dict[str, Any]]:
         }
 
 
-class Row:
-    """Samples of one kind, and the CPU that they took of all services."""
-
-    def __init__(self) -> None:
-        self.samples: list[Sample] = []
-        self.cpu_s = 0.0
-
-    def figures(self) -> dict[str, Any]:
-        ttft = [sample.ttft_ms for sample in self.samples]
-        return {
-            "requests": len(ttft),
-            "ttft_ms": {"p50": quantile(ttft, 0.5), "p90": quantile(ttft, 0.9), "p99": quantile(ttft, 0.99)},
-            "cpu_ms_per_request": self.cpu_s * 1e3 / len(ttft),
-        }
-
-
-async def timed(stack: Stack, client: StreamClient, questions: list[dict[str, Any]], row: Row) -> None:
-    """CPU is read around the whole batch: the counters tick in 10 ms."""
-    before = cpu_by_service(stack)
-    row.samples += [await client.ask(question) for question in questions]
-    await asyncio.sleep(0.01)  # what follows an answer: fills, aborts
-    spent = cpu_by_service(stack)
-    row.cpu_s += sum(spent[name] - before[name] for name in spent if name != "traces")
-
-
 async def kept(client: StreamClient, questions: Iterator[dict[str, Any]]) -> dict[str, Any]:
     """A question that is in the cache."""
     question = next(questions)
@@ -76,58 +52,70 @@ async def kept(client: StreamClient, questions: Iterator[dict[str, Any]]) -> dic
     return question
 
 
-async def measure(stack: Stack, rounds: int) -> dict[str, Row]:
+async def measure(stack: Stack, rounds: int) -> dict[str, list[Sample]]:
     plain = StreamClient("127.0.0.1", stack.port, "/v1/chat/completions", stack.keys["plain"])
     asker = StreamClient("127.0.0.1", stack.port, "/v1/chat/completions", stack.keys["demo"])
-    names = ("plain", "miss beside", "hit beside", "plain again", "miss after a lead", "hit after a lead")
-    rows = {name: Row() for name in names}
-    questions, plain_questions = bodies("asked"), bodies("plain")
-    found = await kept(asker, questions)
-    for client, warm in ((plain, plain_questions), (asker, questions)):
-        for question in itertools.islice(warm, 50):
-            await client.ask(question)
+    rows: dict[str, list[Sample]] = {name: [] for name in NAMES}
+    asked, unasked = bodies("asked"), bodies("plain")
+    found = await kept(asker, asked)
+    for _ in range(50):
+        await plain.ask(next(unasked))
+        await asker.ask(next(asked))
     for _ in range(rounds):  # the tenant hits so seldom that nothing waits for its look-ups
-        await timed(stack, plain, list(itertools.islice(plain_questions, MISSES_PER_HIT)), rows["plain"])
-        await timed(stack, asker, list(itertools.islice(questions, MISSES_PER_HIT)), rows["miss beside"])
-        await timed(stack, asker, [found], rows["hit beside"])
+        for _ in range(MISSES_PER_HIT):
+            rows["plain"].append(await plain.ask(next(unasked)))
+            rows["miss beside"].append(await asker.ask(next(asked)))
+        rows["hit beside"].append(await asker.ask(found))
     for _ in range(50):
         await asker.ask(found)
     for _ in range(rounds):
-        await timed(stack, plain, list(itertools.islice(plain_questions, HITS_PER_MISS)), rows["plain again"])
-        await timed(stack, asker, [next(questions)], rows["miss after a lead"])
-        await timed(stack, asker, [found] * HITS_PER_MISS, rows["hit after a lead"])
+        rows["plain again"].append(await plain.ask(next(unasked)))
+        rows["miss after a lead"].append(await asker.ask(next(asked)))
+        for _ in range(HITS_PER_MISS):
+            rows["hit after a lead"].append(await asker.ask(found))
     await plain.close()
     await asker.close()
     return rows
 
 
-def check(rows: dict[str, Row]) -> None:
-    for name, row in rows.items():
-        num_hits = sum(sample.tier.startswith("cache") for sample in row.samples)
-        wanted = len(row.samples) if name.startswith("hit") else 0
-        if num_hits != wanted:
-            print(f"note: {num_hits} hits among {len(row.samples)} of {name!r}")
+def figures(samples: list[Sample]) -> dict[str, Any]:
+    ttft = [sample.ttft_ms for sample in samples]
+    num_hits = sum(sample.tier.startswith("cache") for sample in samples)
+    quantiles = {name: quantile(ttft, q) for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
+    return {"requests": len(samples), "hits": num_hits, "ttft_ms": quantiles}
+
+
+def added_ms(plain: list[Sample], misses: list[Sample]) -> float:
+    return median([miss.ttft_ms - base.ttft_ms for base, miss in zip(plain, misses, strict=True)])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--timing", default="h200-8b")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         model = make(Path(directory) / "tiny")
-        with running_stack(model) as stack:
+        with running_stack(model, timing=options.timing, env=SHORT_ANSWERS) as stack:
             rows = uvloop.run(measure(stack, options.rounds))
-    check(rows)
-    for name, row in rows.items():
-        found = row.figures()
+    for name, samples in rows.items():
+        found = figures(samples)
         ttft = found["ttft_ms"]
         print(
-            f"{name:<18} {found['requests']:>5} requests  TTFT p50 {ttft['p50']:5.2f}  p90 {ttft['p90']:5.2f}"
-            f"  p99 {ttft['p99']:6.2f} ms  CPU {found['cpu_ms_per_request']:.2f} ms"
+            f"{name:<18} {found['requests']:>5} requests, {found['hits']:>5} hits"
+            f"  TTFT p50 {ttft['p50']:6.2f}  p90 {ttft['p90']:6.2f}  p99 {ttft['p99']:6.2f} ms"
         )
+    added = {
+        "beside": added_ms(rows["plain"], rows["miss beside"]),
+        "after a lead": added_ms(rows["plain again"], rows["miss after a lead"]),
+    }
+    print("added to a miss, p50: " + ", ".join(f"{name} {ms:.2f} ms" for name, ms in added.items()))
     write(
-        options.out, "look-up beside or before the dispatch", rows={n: r.figures() for n, r in rows.items()}
+        options.out,
+        f"look-up beside or before the dispatch, exact tier, engine {options.timing}",
+        added_to_a_miss_p50_ms=added,
+        rows={name: figures(samples) for name, samples in rows.items()},
     )
 
 
