@@ -189,8 +189,8 @@ class Container:
 
 
 @contextlib.contextmanager
-def nats_server() -> Iterator[Server]:
-    """A NATS server that carries messages of 8 MB."""
+def nats_server(*, jetstream: bool = True) -> Iterator[Server]:
+    """A NATS server that carries messages of 8 MB; what its JetStream keeps survives ``kill``."""
     port = free_port()
     with _directory() as directory:
         if uses_containers():
@@ -198,13 +198,14 @@ def nats_server() -> Iterator[Server]:
                 _image("SUB100_TEST_NATS_IMAGE"),
                 NATS_PORT,
                 port,
-                ["-c", NATS_CONFIG_IN_CONTAINER],
+                ["-c", NATS_CONFIG_IN_CONTAINER, *(("-js", "-sd", "/tmp/jetstream") if jetstream else ())],
                 {NATS_CONFIG_IN_CONTAINER: _nats_config("0.0.0.0", NATS_PORT).encode()},
             )
         else:
             config = directory / "nats.conf"
             config.write_text(_nats_config("127.0.0.1", port))
-            process = ChildProcess([_nats_binary(), "-c", str(config)], directory / "log")
+            kept = ["-js", "-sd", str(directory / "jetstream")] if jetstream else []
+            process = ChildProcess([_nats_binary(), "-c", str(config), *kept], directory / "log")
         yield from _running(Server(process, "nats", "127.0.0.1", port, _nats_answers))
 
 

@@ -94,6 +94,18 @@ class CacheFill(Message, frozen=True, tag="cache_fill"):
     generation: bytes = b""
 
 
+class CacheReplica(Message, frozen=True, tag="cache_replica"):
+    """A fill that another region stored, for one that shares the tenant's answers. Never sent on.
+
+    ``stored_unix_s`` is when it was stored there. ``fill.generation`` says how far that region had read the
+    log of invalidations when the answer was asked for.
+    """
+
+    origin: str
+    stored_unix_s: float
+    fill: CacheFill
+
+
 class CacheAlias(Message, frozen=True, tag="cache_alias"):
     """The judge found two questions of one scope to have the same answer: ``digest`` is from now on an
     exact hit on the entry of ``target``, for as long as that lives."""

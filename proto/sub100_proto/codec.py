@@ -18,6 +18,7 @@ from .cache import (
     CacheLookup,
     CacheMiss,
     CacheObserved,
+    CacheReplica,
     CacheStats,
     CacheStatsQuery,
 )
@@ -33,6 +34,7 @@ encode = _encoder.encode
 decode_cache_lookup = msgspec.msgpack.Decoder(CacheLookup).decode
 decode_cache_reply = msgspec.msgpack.Decoder(CacheHit | CacheMiss).decode
 decode_cache_write = msgspec.msgpack.Decoder(CacheFill | CacheAlias | CacheObserved).decode
+decode_cache_replica = msgspec.msgpack.Decoder(CacheReplica).decode
 decode_cache_admin = msgspec.msgpack.Decoder(CacheInvalidate | CacheStatsQuery).decode
 decode_cache_admin_reply = msgspec.msgpack.Decoder(CacheInvalidated | CacheStats).decode
 decode_cached_answer = msgspec.msgpack.Decoder(CachedAnswer).decode

@@ -5,6 +5,8 @@
 | ``cache.lookup`` | ingress | cache (queue group) | CacheLookup -> CacheHit or CacheMiss |
 | ``cache.fill`` | ingress | cache (queue group) | CacheFill, CacheAlias, CacheObserved |
 | ``cache.admin`` | ingress, operator | cache (queue group) | CacheInvalidate or CacheStatsQuery -> answer |
+| ``cache.replica`` | cache of another region | cache (queue group) | CacheReplica |
+| ``cache.log`` | cache | JetStream, and every cache | CacheInvalidate |
 | ``scheduler.place`` | ingress | scheduler (queue group) | PlaceRequest -> Placement or Rejected |
 | ``scheduler.settled`` | ingress | every scheduler | Settled |
 | ``scheduler.placed`` | scheduler | every other scheduler | Placed |
@@ -60,6 +62,20 @@ def cache_fill(region: str) -> str:
 
 def cache_admin(region: str) -> str:
     return _at(region, "cache.admin")
+
+
+def cache_replica(region: str) -> str:
+    """``region`` is the receiver's."""
+    return _at(region, "cache.replica")
+
+
+def cache_log(region: str) -> str:
+    """The log of invalidations, as ``region`` writes it."""
+    return _at(region, "cache.log")
+
+
+def cache_log_all() -> str:
+    return f"{PREFIX}.*.cache.log"
 
 
 def scheduler_place(region: str) -> str:

@@ -1,4 +1,4 @@
-"""The bus: the only importer of nats.
+"""The bus: with ``durable_log`` the only importer of nats.
 
 ``listen`` hands messages to a plain function, one at a time and in order: for streams of events.
 ``serve`` runs a coroutine per message, bounded: for requests that may wait. Both are subscribed, and
@@ -22,6 +22,7 @@ from nats.aio.subscription import Subscription
 
 from sub100_proto import headers as names
 
+from .durable_log import DurableLog
 from .errors import Refused
 
 _log = logging.getLogger(__name__)
@@ -195,6 +196,10 @@ class Bus:
             raise PayloadTooLarge(len(payload), self.max_payload) from error
         except (nats.errors.Error, OSError) as error:
             raise BusUnavailable(str(error)) from error
+
+    def durable_log(self, name: str, subject: str) -> DurableLog:
+        """The log ``name`` of what is published to ``subject``; nothing is asked of the server yet."""
+        return DurableLog(self._nc, name, subject)
 
     async def listen(self, subject: str, listener: Listener) -> None:
         """Call ``listener`` for each message, in order. It must not block; what it raises is logged."""

@@ -34,6 +34,13 @@ EXAMPLES: dict[str, list[Any]] = {
         cache.CacheAlias(tenant="t", digest=b"d" * 32, target=b"e" * 32, generation=b"g"),
         cache.CacheObserved(tenant="t", tier="semantic", agreed=False, similarity=0.95),
     ],
+    "decode_cache_replica": [
+        cache.CacheReplica(
+            origin="eu",
+            stored_unix_s=1.5,
+            fill=cache.CacheFill(request_id="r", tenant="t", digest=b"d" * 32, answer=ANSWER, ttl_s=60),
+        )
+    ],
     "decode_cache_admin": [
         cache.CacheInvalidate(tenant="t", erase=True),
         cache.CacheStatsQuery(tenant="t"),

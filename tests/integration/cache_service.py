@@ -180,7 +180,7 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def running_cache(
-    nats: Server,
+    nats: Server | str,
     redis_url: str,
     region: str,
     *,
@@ -190,9 +190,9 @@ async def running_cache(
     embedder: BoundedEmbedder | None = None,
     rules: dict[str, TenantRules] | None = None,
 ) -> AsyncIterator[Runtime]:
-    """Started as the lifecycle starts it and ended in the lifecycle's order."""
+    """Started as the lifecycle starts it and ended in the lifecycle's order. ``nats``: or a way to it."""
     config = config or CacheConfig(probe_interval_s=0.05, max_lookup_ms=5_000)
-    bus = await Bus.connect(nats.url, name="cache")
+    bus = await Bus.connect(nats if isinstance(nats, str) else nats.url, name="cache")
     common = Common(region=region, redis_url=redis_url, instance=f"cache-{secrets.token_hex(4)}")
     telemetry = telemetry or Telemetry.create("cache", common.instance, region, {})
     runtime = Runtime("cache", common, bus, telemetry)

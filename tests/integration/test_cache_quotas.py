@@ -43,7 +43,7 @@ class Shelf:
         self.ledger = Ledger(commands)
         self.generations = Generations(commands)
         exact = ExactTier(commands, self.generations)
-        self.writes = Writes(commands, exact, lambda _: self.quota, lambda: 1e9)
+        self.writes = Writes(commands, exact, self.generations, lambda _: self.quota, lambda: 1e9)
 
     async def generation(self) -> bytes:
         return Token((await self.generations.establish(Question(self.tenant), 0, 5)).number).packed()

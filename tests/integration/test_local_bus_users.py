@@ -13,8 +13,10 @@ from nats.aio.msg import Msg
 from tests.servers import ChildProcess, Server, free_port
 
 from sub100_bootstrap.places import ROOT
+from sub100_cache.follower import LOG_NAME
 from sub100_local.credentials import NATS_USERS
 from sub100_proto import subjects
+from sub100_shared.durable_log import DurableLog
 
 PASSWORD = "a-password-for-tests"
 WAIT_S = 5.0
@@ -26,6 +28,7 @@ FLOWS = [
     ("ingress", "decode", subjects.job(REGION, "decode", "w1")),
     ("ingress", "decode", subjects.control(REGION, "decode", "w1")),
     ("ingress", "cache", subjects.cache_fill(REGION)),
+    ("cache", "cache", subjects.cache_replica(REGION)),
     ("scheduler", "scheduler", subjects.scheduler_placed(REGION)),
     ("scheduler", "prefill", subjects.control(REGION, "prefill", "w1")),
     ("prefill", "ingress", subjects.stream_events(REGION, "i1")),
@@ -50,6 +53,10 @@ FORBIDDEN = [
     ("traces", subjects.cache_fill(REGION)),
     ("operator", subjects.control(REGION, "decode", "w1")),
     ("operator", subjects.cache_fill(REGION)),
+    ("operator", subjects.cache_log(REGION)),
+    ("ingress", subjects.cache_log(REGION)),
+    ("ingress", subjects.cache_replica(REGION)),
+    ("cache", "$JS.API.STREAM.DELETE.sub100_cache"),
     ("cache", subjects.status(REGION, "ingress", "x")),
 ]
 
@@ -92,9 +99,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     port = free_port()
     passwords = [f"SUB100_NATS_{user.upper()}_PASSWORD={PASSWORD}" for user in NATS_USERS]
     config = str(ROOT / "infra/nats/nats.conf")
-    command = ["env", *passwords, binary, "-c", config, "-a", "127.0.0.1", "-p", str(port)]
-    log = tmp_path_factory.mktemp("nats") / "log"
-    server = Server(ChildProcess(command, log), "nats", "127.0.0.1", port, answers)
+    directory = tmp_path_factory.mktemp("nats")
+    kept = ["-js", "-sd", str(directory / "jetstream")]
+    command = ["env", *passwords, binary, "-c", config, "-a", "127.0.0.1", "-p", str(port), *kept]
+    server = Server(ChildProcess(command, directory / "log"), "nats", "127.0.0.1", port, answers)
     server.start()
     yield server
     server.close()
@@ -148,7 +156,7 @@ async def test_message_outside_a_users_part_is_refused(members: Members, sender:
     await (await members.get(sender)).publish(subject, b"intruder")
     user, complaint = await asyncio.wait_for(members.complaints.get(), WAIT_S)
     assert user == sender
-    assert f'permissions violation for publish to "{subject}"' in complaint.lower()
+    assert f'permissions violation for publish to "{subject}"'.lower() in complaint.lower()
 
 
 @pytest.mark.parametrize(
@@ -170,3 +178,16 @@ async def test_listening_to_others_is_refused(members: Members, user: str, subje
 
 async def test_message_may_be_eight_mebibytes(members: Members) -> None:
     assert (await members.get("ingress")).max_payload == 8 * 2**20
+
+
+async def test_cache_makes_writes_and_reads_the_log_of_invalidations(members: Members) -> None:
+    log = DurableLog(await members.get("cache"), LOG_NAME, subjects.cache_log_all())
+
+    await log.ensure(max_age_s=3600, max_bytes=2**20, num_replicas=1)
+    position = await log.append(subjects.cache_log(REGION), b"one")
+    records = await log.read(position, position)
+
+    assert [(record.position, record.subject, record.data) for record in records] == [
+        (position, subjects.cache_log(REGION), b"one")
+    ]
+    assert (await log.ends()).last == position

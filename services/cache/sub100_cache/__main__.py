@@ -27,6 +27,8 @@ async def create(runtime: lifecycle.Runtime, config: CacheConfig) -> CacheServic
     except ValueError as error:
         raise ConfigError(f"SUB100_REDIS_URL: {error}") from error
     tenants = load_tenants(config.tenants_file, Quota(config.max_tenant_entries, config.max_tenant_bytes))
+    if tenants.is_anything_shared and config.log == "none":
+        raise ConfigError("SUB100_CACHE_LOG is none: regions that share answers must share invalidations")
     return compose(runtime, config, commands, open_embedder(config), tenants, monotonic_ms, time.time)
 
 

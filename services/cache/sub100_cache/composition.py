@@ -1,11 +1,15 @@
 """The parts of the program put together, on a connection and an embedder that the caller opened."""
 
+from sub100_proto import subjects
 from sub100_shared.clock import Clock
 from sub100_shared.lifecycle import Runtime
 
 from .config import CacheConfig
 from .embedders.bounded import BoundedEmbedder
 from .evidence import Evidence
+from .fills import Fills
+from .follower import LOG_NAME, Follower, LogSettings
+from .freshness import Freshness
 from .guard import WORDING
 from .invalidations import Invalidations
 from .lookups import Lookups
@@ -16,6 +20,7 @@ from .store.counts import Counts
 from .store.exact import ExactTier
 from .store.generations import Generations
 from .store.ledger import Ledger
+from .store.log_place import LogPlace
 from .store.sweep import Sweep
 from .store.vectors import VectorIndex
 from .store.writes import WallClock, Writes
@@ -58,13 +63,40 @@ def compose(
         counts_interval_s=config.counts_interval_s,
         ledger_interval_s=config.ledger_interval_s,
     )
+    has_log = config.log == "jetstream"
+    log = runtime.bus.durable_log(LOG_NAME, subjects.cache_log_all()) if has_log else None
+    freshness = Freshness(clock, config.max_staleness_s if has_log else None)
+    invalidations = Invalidations(generations, sweep, ledger, counts, upkeep, log, runtime.region)
+    follower = (
+        Follower(
+            log,
+            runtime.region,
+            freshness,
+            generations,
+            LogPlace(commands),
+            invalidations,
+            clock,
+            settings=LogSettings(
+                max_age_s=config.log_max_age_s,
+                max_bytes=config.log_max_bytes,
+                num_replicas=config.log_replicas,
+            ),
+            max_staleness_s=config.max_staleness_s,
+        )
+        if log is not None
+        else None
+    )
+    writes = Writes(commands, exact, generations, tenants.quota, wall_clock)
     return CacheService(
         runtime,
         config,
         commands,
-        Lookups(exact, generations, semantic, clock, wall_clock),
-        Writes(commands, exact, tenants.quota, wall_clock),
-        Invalidations(generations, sweep, ledger, counts, upkeep),
+        Lookups(exact, generations, semantic, freshness, clock, wall_clock),
+        writes,
+        Fills(runtime.bus, runtime.region, config, writes, semantic, tenants, freshness, upkeep, wall_clock),
+        freshness,
+        follower,
+        invalidations,
         Evidence(counts, ledger),
         upkeep,
         semantic,

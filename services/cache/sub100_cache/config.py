@@ -21,6 +21,11 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``tenants_file`` says otherwise (see ``tenants``). Counts are written every ``counts_interval_s``, and
     ledgers compared with what is there every ``ledger_interval_s``.
 
+    ``log``: ``none`` (one region) or ``jetstream`` (all regions share a log of invalidations, kept for
+    ``log_max_age_s`` and ``log_max_bytes`` on ``log_replicas`` servers; the one that makes it decides). After
+    ``max_staleness_s`` without contact to it every look-up misses. Another region's answer that is older than
+    ``max_replica_age_s`` when it arrives is dropped.
+
     ``embedder``: ``none`` (the exact tier alone), ``minilm`` (in this process: ``embedder_model`` is the
     ONNX file, by default that of the installed package; ``embedder_threads`` compute one question) or
     ``endpoint`` (``embedder_url`` and ``embedder_model`` as OpenAI's API has them, ``embedder_dimension``,
@@ -41,6 +46,12 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     tenants_file: str = ""
     counts_interval_s: Seconds = 2.0
     ledger_interval_s: Seconds = 60.0
+    log: Literal["none", "jetstream"] = "none"
+    log_max_age_s: Seconds = 7 * 86_400.0
+    log_max_bytes: Positive = 16 * 2**20
+    log_replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
+    max_staleness_s: Seconds = 10.0
+    max_replica_age_s: Seconds = 30.0
     probe_interval_s: Seconds = 0.25
     embedder: Literal["none", "minilm", "endpoint"] = "none"
     embedder_model: str = ""

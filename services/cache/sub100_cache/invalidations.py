@@ -2,7 +2,9 @@
 
 import logging
 
+from sub100_proto import codec, subjects
 from sub100_proto.cache import CacheInvalidate, CacheInvalidated
+from sub100_shared.durable_log import DurableLog, LogUnavailable
 
 from .store.commands import StoreUnavailable
 from .store.counts import Counts
@@ -15,31 +17,63 @@ _log = logging.getLogger(__name__)
 
 
 class Invalidations:
+    """``log`` None: there is one region, and it tells nobody."""
+
     def __init__(
-        self, generations: Generations, sweep: Sweep, ledger: Ledger, counts: Counts, upkeep: Upkeep
+        self,
+        generations: Generations,
+        sweep: Sweep,
+        ledger: Ledger,
+        counts: Counts,
+        upkeep: Upkeep,
+        log: DurableLog | None,
+        region: str,
     ) -> None:
         self._generations = generations
         self._sweep = sweep
         self._ledger = ledger
         self._counts = counts
         self._upkeep = upkeep
+        self._shared = log
+        self._subject = subjects.cache_log(region)
 
-    async def apply(self, command: CacheInvalidate) -> CacheInvalidated:
-        """What matches is unreadable when this returns without an error; with ``erase`` its bytes are gone
-        and counted. Raises ValueError for a scope of the wrong length."""
-        question = Question(command.tenant, command.scope, command.revision)
+    async def command(self, command: CacheInvalidate) -> CacheInvalidated:
+        """What matches is unreadable in this region when this returns without an error, and the others will
+        know; with ``erase`` its bytes are gone and counted. Raises ValueError for a bad scope."""
+        question = _question(command)
+        question.target()  # what no region could apply must not enter the log
+        position, problem = 0, ""
+        if self._shared is not None:
+            try:
+                position = await self._shared.append(self._subject, codec.encode(command))
+            except LogUnavailable as error:
+                problem = f"done here, but the other regions were not told: {error}"
         try:
-            await self._generations.invalidate(question, before_s=command.before_unix_s)
-            num_erased, num_left = await self._erase(command) if command.erase else (0, 0)
+            await self._generations.invalidate(question, before_s=command.before_unix_s, position=position)
+            num_erased, num_left = await self._remove(command)
         except StoreUnavailable as error:
             return CacheInvalidated(error=f"unavailable: {error}")
-        if not command.erase:
-            self._upkeep.invalidated(command.tenant)
         _log.info(
             "invalidated",
             extra={"tenant": command.tenant, "num_erased": num_erased, "num_left": num_left},
         )
-        return CacheInvalidated(num_erased=num_erased, num_left=num_left)
+        return CacheInvalidated(num_erased=num_erased, num_left=num_left, error=problem)
+
+    async def replay(self, command: CacheInvalidate, position: int, *, is_own: bool) -> None:
+        """Apply what the log has at ``position``; ``is_own``: this region has removed what it had already.
+
+        Raises StoreUnavailable, and ValueError for a bad scope."""
+        await self._generations.invalidate(
+            _question(command), before_s=command.before_unix_s, position=position
+        )
+        if not is_own:
+            await self._remove(command)
+
+    async def _remove(self, command: CacheInvalidate) -> tuple[int, int]:
+        if command.erase:
+            return await self._erase(command)
+        self._upkeep.invalidated(command.tenant)
+        return 0, 0
 
     async def _erase(self, command: CacheInvalidate) -> tuple[int, int]:
         """Of a whole tenant its counts go too."""
@@ -48,3 +82,7 @@ class Invalidations:
             await self._ledger.reconcile(command.tenant)
             await self._counts.erase(command.tenant)
         return num_erased, num_left
+
+
+def _question(command: CacheInvalidate) -> Question:
+    return Question(command.tenant, command.scope, command.revision)

@@ -4,6 +4,7 @@ from sub100_proto.cache import CacheHit, CacheLookup, CacheMiss, CacheReply
 from sub100_shared.clock import Clock
 
 from .embedders.api import EmbedderUnavailable
+from .freshness import Freshness
 from .semantic import SemanticTier
 from .store.commands import StoreUnavailable
 from .store.entries import Entry
@@ -22,19 +23,24 @@ class Lookups:
         exact: ExactTier,
         generations: Generations,
         semantic: SemanticTier | None,
+        freshness: Freshness,
         clock: Clock,
         wall_clock: WallClock,
     ) -> None:
         self._exact = exact
         self._generations = generations
         self._semantic = semantic
+        self._freshness = freshness
         self._clock = clock
         self._wall_clock = wall_clock
 
     async def reply(self, lookup: CacheLookup, allotted_ms: float) -> CacheReply:
         """Never later than ``allotted_ms``. Raises ValueError for a digest or scope of the wrong length.
 
-        Every reply brings the generation that holds now, unless the store is away."""
+        Every reply brings the generation that holds now, unless the store is away or the region is cut off.
+        """
+        if self._freshness.is_cut_off:
+            return CacheMiss(reason="cut_off")
         deadline_ms = self._clock() + allotted_ms
         question = Question(lookup.tenant, lookup.scope, lookup.revision)
         generation = b""
@@ -61,8 +67,8 @@ class Lookups:
         """A tenant's first look-up, and the first after its record was lost, makes the record."""
         if not standing.number:
             left_s = max(0.0, deadline_ms - self._clock()) / 1e3
-            standing = await self._generations.establish(question, 0, left_s)
-        return Token(standing.number).packed()
+            standing = await self._generations.establish(question, self._freshness.position, left_s)
+        return Token(standing.number, self._freshness.position).packed()
 
     def _hit(
         self, lookup: CacheLookup, entry: Entry, tier: str, similarity: float, generation: bytes

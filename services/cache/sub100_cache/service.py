@@ -26,6 +26,9 @@ from sub100_shared.telemetry import Span, SpanKind, extract
 
 from .config import CacheConfig
 from .evidence import Evidence
+from .fills import Fills
+from .follower import Follower
+from .freshness import Freshness
 from .invalidations import Invalidations
 from .lookups import Lookups
 from .semantic import SemanticTier
@@ -40,8 +43,6 @@ MAX_ADMIN: Final = 8
 MIN_LOOKUP_MS: Final = 1.0
 """Less than this is no time for a look-up at all."""
 
-_FINISHED: Final = "stop"
-
 
 class CacheService:
     """See sub100_shared.lifecycle for the contract. Without Redis it is ready, says so, and misses."""
@@ -53,6 +54,9 @@ class CacheService:
         commands: Commands,
         lookups: Lookups,
         writes: Writes,
+        fills: Fills,
+        freshness: Freshness,
+        follower: Follower | None,
         invalidations: Invalidations,
         evidence: Evidence,
         upkeep: Upkeep,
@@ -64,6 +68,9 @@ class CacheService:
         self._commands = commands
         self._lookups = lookups
         self._writes = writes
+        self._fills = fills
+        self._freshness = freshness
+        self._follower = follower
         self._invalidations = invalidations
         self._evidence = evidence
         self._upkeep = upkeep
@@ -87,6 +94,13 @@ class CacheService:
             subjects.cache_fill(region), self._on_write, queue=QUEUE, max_inflight=config.max_fills
         )
         await bus.serve(subjects.cache_admin(region), self._on_admin, queue=QUEUE, max_inflight=MAX_ADMIN)
+        if self._follower is not None:
+            follower = self._follower
+            await bus.serve(
+                subjects.cache_replica(region), self._on_replica, queue=QUEUE, max_inflight=config.max_fills
+            )
+            await bus.listen(subjects.cache_log_all(), lambda _: follower.wake())
+            self._runtime.spawn(follower.run(), "follower")
         self._told = self._detail()
         self._runtime.set_state("ready", self._told)
         self._runtime.spawn(self._heal(), "heal")
@@ -136,7 +150,7 @@ class CacheService:
             write = codec.decode_cache_write(msg.data)
             match write:
                 case CacheFill():
-                    await self._fill(write)
+                    await self._fills.fill(write)
                 case CacheAlias():
                     await self._writes.alias(write)
                 case CacheObserved():
@@ -146,22 +160,20 @@ class CacheService:
         except (msgspec.MsgspecError, ValueError) as error:
             _log.error("unreadable write", extra={"error": type(error).__name__})
 
-    async def _fill(self, fill: CacheFill) -> None:
-        """Only whole answers enter."""
-        if fill.ttl_s < 1 or fill.answer.finish_reason != _FINISHED:
-            return
-        vector = await self._semantic.vector_of(fill) if self._semantic is not None else None
-        ttl_s, limit = min(fill.ttl_s, self._config.max_ttl_s), self._config.max_answer_bytes
-        self._upkeep.wrote(fill.tenant)
-        if not await self._writes.fill(fill, vector, ttl_s=ttl_s, limit=limit):
-            _log.info("answer not stored", extra={"request_id": fill.request_id})
+    async def _on_replica(self, msg: Incoming) -> None:
+        try:
+            await self._fills.replica(codec.decode_cache_replica(msg.data))
+        except StoreUnavailable as error:
+            _log.debug("replica dropped", extra={"error": str(error)})
+        except (msgspec.MsgspecError, ValueError) as error:
+            _log.error("unreadable replica", extra={"error": type(error).__name__})
 
     async def _on_admin(self, msg: Incoming) -> bytes:
         try:
             command = codec.decode_cache_admin(msg.data)
             match command:
                 case CacheInvalidate():
-                    return codec.encode(await self._invalidations.apply(command))
+                    return codec.encode(await self._invalidations.command(command))
                 case CacheStatsQuery():
                     return codec.encode(await self._evidence.of(command.tenant))
         except (msgspec.MsgspecError, ValueError) as error:
@@ -194,6 +206,8 @@ class CacheService:
         breaker = self._commands.breaker
         if breaker.is_open:
             return f"no Redis ({breaker.reason}): every look-up misses"
+        if self._freshness.is_cut_off:
+            return "no contact with the log of invalidations: every look-up misses"
         problem = self._semantic.problem() if self._semantic is not None else ""
         return f"no semantic tier ({problem})" if problem else ""
 

@@ -42,6 +42,10 @@ class Tenants:
         """Those that share its answers."""
         return self._rules.get(tenant, _NO_RULES).regions
 
+    @property
+    def is_anything_shared(self) -> bool:
+        return any(rules.regions for rules in self._rules.values())
+
 
 def load_tenants(path: str, default: Quota) -> Tenants:
     """Read a JSON object of tenants, each with the fields of TenantRules; no path: no rules.

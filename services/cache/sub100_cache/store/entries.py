@@ -96,6 +96,11 @@ def generations_key(tenant: str) -> str:
     return f"{_GENERATIONS_PREFIX}{{{tenant}}}"
 
 
+def generations_pattern() -> str:
+    """For SCAN: the keys of all tenants' generations."""
+    return f"{_GENERATIONS_PREFIX}*"
+
+
 def ledger_keys(tenant: str) -> list[str]:
     """Of what a tenant has stored: by its end, and by its size."""
     return [f"{_EXPIRY_PREFIX}{{{tenant}}}", f"{_SIZES_PREFIX}{{{tenant}}}"]

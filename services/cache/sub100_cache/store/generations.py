@@ -22,11 +22,12 @@ from redis.exceptions import ResponseError
 
 from . import scripts
 from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
-from .entries import DIGEST_BYTES, Entry, Kept, generations_key
+from .entries import DIGEST_BYTES, Entry, Kept, generations_key, generations_pattern
 
 MAX_MARKS: Final = 4096
 """Fields of a record. One that grows over it is replaced by a single mark of the whole tenant."""
 
+_SCAN_COUNT: Final = 500
 _TOKEN: Final = struct.Struct(">QQ")
 
 
@@ -143,3 +144,31 @@ class Generations:
             await self._commands.run(command, WRITE_TIMEOUT_S)
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
+
+    async def admit(self, question: Question, position: int, own_position: int) -> int:
+        """The number under which another region's answer may be written here. 0: that region had read the log
+        to ``position`` when the answer was asked for, and this one knows of a later invalidation."""
+        targets = question.targets()
+        fields = [b"l" + target for target in targets]
+        standing = await self.establish(question, own_position, WRITE_TIMEOUT_S)
+        command = self._commands.client.hmget(generations_key(question.tenant), fields)
+        try:
+            marks = await self._commands.run(command, WRITE_TIMEOUT_S)
+        except ResponseError as error:
+            raise StoreUnavailable(type(error).__name__) from error
+        is_current = all(int(mark) <= position for mark in marks if mark is not None)
+        return standing.number if is_current else 0
+
+    async def forget_all(self) -> None:
+        """Make everything of every tenant unreadable: each record begins anew."""
+        cursor = 0
+        while True:
+            scan = self._commands.client.scan(cursor, match=generations_pattern(), count=_SCAN_COUNT)
+            try:
+                cursor, keys = await self._commands.run(scan, WRITE_TIMEOUT_S)
+                if keys:
+                    await self._commands.run(self._commands.client.delete(*keys), WRITE_TIMEOUT_S)
+            except ResponseError as error:
+                raise StoreUnavailable(type(error).__name__) from error
+            if not cursor:
+                return

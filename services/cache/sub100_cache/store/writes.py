@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from redis.exceptions import ResponseError
 
-from sub100_proto.cache import CacheAlias, CacheFill
+from sub100_proto.cache import CacheAlias, CacheFill, CacheReplica
 
 from . import scripts
 from .commands import WRITE_TIMEOUT_S, Commands
@@ -24,7 +24,7 @@ from .entries import (
     vector_key,
 )
 from .exact import ExactTier
-from .generations import Question, unpack
+from .generations import Generations, Question, unpack
 from .ledger import Quota
 from .vectors import PARTITION_FIELD, VECTOR_FIELD
 
@@ -49,9 +49,15 @@ class Writes:
     is written without the generation of a look-up, nor under one that an invalidation has overtaken."""
 
     def __init__(
-        self, commands: Commands, exact: ExactTier, quotas: Callable[[str], Quota], wall_clock: WallClock
+        self,
+        commands: Commands,
+        exact: ExactTier,
+        generations: Generations,
+        quotas: Callable[[str], Quota],
+        wall_clock: WallClock,
     ) -> None:
         self._commands = commands
+        self._generations = generations
         self._quotas = quotas
         self._exact = exact
         self._wall_clock = wall_clock
@@ -64,19 +70,32 @@ class Writes:
         token = unpack(fill.generation)
         if token is None:
             return False
-        now_s = self._wall_clock()
-        entry = Entry(
-            tenant=fill.tenant,
-            digest=fill.digest,
-            stored_at_s=now_s,
-            expires_at_s=now_s + ttl_s,
-            answer=fill.answer,
-            scope=fill.scope,
-            question=fill.question,
-            revision=fill.revision,
-            generation=token.number,
-        )
+        entry = _entry(fill, token.number, self._wall_clock(), ttl_s)
         return await self._put(entry, ttl_s, limit=limit, vector=vector)
+
+    async def replica(
+        self,
+        replica: CacheReplica,
+        vector: QuestionVector | None,
+        *,
+        ttl_s: float,
+        limit: int,
+        own_position: int,
+    ) -> bool:
+        """Store another region's answer, unless it was overtaken by an invalidation that this region knows
+        of, or this region has an answer itself. ``own_position`` is what it has read of the log."""
+        fill = replica.fill
+        token = unpack(fill.generation)
+        if token is None:
+            return False
+        question = Question(fill.tenant, fill.scope, fill.revision)
+        number = await self._generations.admit(question, token.position, own_position)
+        if not number:
+            return False
+        if (await self._exact.get(question, fill.digest, WRITE_TIMEOUT_S)).entry is not None:
+            return False
+        stored_at_s = min(replica.stored_unix_s, self._wall_clock())
+        return await self._put(_entry(fill, number, stored_at_s, ttl_s), ttl_s, limit=limit, vector=vector)
 
     async def alias(self, alias: CacheAlias) -> bool:
         """Make ``alias.digest`` an exact hit on the entry of ``alias.target`` for as long as that lives.
@@ -132,3 +151,17 @@ class Writes:
             _log.warning("write refused by Redis", extra={"error": type(error).__name__})
             return False
         return bool(outcome == _STORED)
+
+
+def _entry(fill: CacheFill, number: int, stored_at_s: float, ttl_s: float) -> Entry:
+    return Entry(
+        tenant=fill.tenant,
+        digest=fill.digest,
+        stored_at_s=stored_at_s,
+        expires_at_s=stored_at_s + ttl_s,
+        answer=fill.answer,
+        scope=fill.scope,
+        question=fill.question,
+        revision=fill.revision,
+        generation=number,
+    )
