@@ -66,6 +66,64 @@ Translate: thank you | Translate: please
 What is the matter with light? | What is matter with light?
 How do I have a rest? | How do I have the rest?
 Can a man live on water? | Can man live on water?
+I forgot my homework, what do I do? | I forgot my presentation, what do I do?
+I forgot my homework, can I be expelled? | I forgot my essay, can I be expelled?
+My boss asked me for a report, is it due today? | Is it due today?
+How do I end a letter with kind regards? | How do I end a letter with best regards?
+How do I end a letter with thanks? | How do I end a letter with?
+I had an argument with my boss, should I quit | I had a debate with my teacher, should I quit
+Is garbage collection free? | Is trash collection free?
+When is the next holiday? | When is the next vacation?
+What is the gift? | What is the present?
+What is ram? | What is random access memory?
+Did he forget, is it safe to swim there | Is it safe to swim there
+I asked about rabbits, how long do they live? | how long do they live?
+Who was followed by Rome? | Who followed Rome?
+By which king was the queen killed? | Which queen killed the king?
+By which king was the queen killed? | The king was killed by which queen?
+Hamlet was written for who? | Who wrote Hamlet?
+Hamlet was written by who? | Who writes Hamlet?
+When was London founded by the Romans? | When did London found the Romans?
+Why is Bob hated by Tom? | Why does Bob hate Tom?
+Why was Bob hated by Tom? | Why does Tom hate Bob?
+Can dogs be eaten by cats? | Can I eat dogs by cats?
+Can I be frozen? | Can I freeze?
+Can you be trained? | Can I train you?
+Can he be sued? | Can I sue he?
+Can tenants be evicted in winter? | Can tenants evict in winter?
+How should dogs be trained? | How should dogs train?
+What is the war between Rome and Carthage? | What is the war between Carthage and Rome?
+What is the flight time between A and B? | What is the flight time between B and A?
+How is a cat different from a dog? | How is a cat similar to a dog?
+Translate cat to French | Translate cat from French
+Translate "I speak French" to German | Translate "I speak German" to French
+What is the cat in French? | Translate cat to French
+How do I say no in French? | How do I say yes in French?
+Convert 5 miles to km | Convert 5 km to miles
+How many miles are 5 km? | How many km are 5 miles?
+Tell me a joke | What is a joke?
+Give me the list of kings | List the kings
+Name the king | What is the name of the king?
+Do you know if the store is open? | Is the store not open?
+Tell me if cats like milk | Tell me if milk likes cats
+Tell me if it rains tomorrow | Tell me when it rains tomorrow
+I wonder if he can swim | Could he swim?
+Is it impossible to freeze milk? | Is it possible to freeze milk?
+Is it okay to lie? | Can I lie?
+In which year did Rome fall? | In which year did Rome rise?
+After dinner what do I eat before bed? | Before bed what do I eat after dinner?
+If I eat when do I sleep | When do I eat if I sleep
+Suggest a good book | Suggest a bad book
+What is good? | What is a good?
+What is a good book? | What is the good book?
+Best way to cook rice | Best way to eat rice
+Is an infant safe? | Is a child safe?
+What are the benefits of tea? | What are the drawbacks of tea?
+Is tea fully safe? | Is tea safe?
+Is tea cheap? | Is tea expensive?
+When do I use her, after I met him? | When do I use him, after I met her?
+Who, in Rome, rules? | Who rules in Rome?
+No, in Rome it is hot | No in Rome it is hot
 """
 
 SAME = """
@@ -88,6 +146,38 @@ Who is the author of Hamlet? | Who wrote Hamlet?
 Is grey hair hereditary? | Is gray hair hereditary?
 Where can I purchase stamps? | Where can I buy stamps?
 Bonjour, comment enlever une tache d'encre ? | comment enlever une tache d'encre
+Quick question, how long do rabbits live? | How long do rabbits live?
+Hello, how are you? | how are you?
+Rome was followed by who? | Who followed Rome?
+By who was Rome followed? | Who followed Rome?
+Hamlet was written by who? | Who wrote Hamlet?
+When was London founded by the Romans? | When did the Romans found London?
+Why is Bob hated by Tom? | Why does Tom hate Bob?
+Can milk be frozen? | Can I freeze milk?
+Can tenants be evicted in winter? | Can I evict tenants in winter?
+How should dogs be trained to bite? | How should I train dogs to bite?
+What is the difference between a cat and a dog? | What is the difference between a dog and a cat?
+What is the distance between Rome and Paris? | What is the distance between Paris and Rome?
+How is a cat different from a dog? | How does a dog differ from a cat?
+Translate cat to French | How do you say cat in French?
+Convert 5 miles to km | What is 5 miles in km?
+How many km is 5 miles? | Convert 5 miles to km
+Tell me the capital of France | What is the capital of France?
+Do you know if the store is open? | Is the store open?
+Do you know if cats like milk? | Do cats like milk?
+I wonder if he can swim | Can he swim?
+Is it possible to freeze milk? | Can I freeze milk?
+Is it possible to be happy? | Can I be happy?
+Is it okay to lie? | Is it fine to lie?
+In Excel how do I freeze the top row? | How do I freeze the top row in Excel?
+Recommend a good film | What is a good movie?
+Meaning of life | What does life mean?
+Price of gold | What is the cost of gold?
+How do I pick a lock? | How do I choose a lock?
+Who is ill? | Who is sick?
+Is it hard? | Is it difficult?
+Explain the aim of the law | Explain the purpose of the law
+What are the pros, and cons? | What are the pros and cons?
 """
 
 

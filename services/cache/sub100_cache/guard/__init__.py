@@ -15,10 +15,11 @@ from .lexicon import AUXILIARIES, CASE_MATTERS_ABROAD, IMPERATIVES, WH_WORDS
 from .rules import rule_of
 from .sameness import is_same
 from .tokens import Token, is_foreign, looks_like_code, plain, split
+from .wordlists import words
 
 MAX_CHARS: Final = 2_000
-WORDING: Final = 1
-_WANTS: Final = frozenset({"i", "difference", "steps", "quick", "best", "how"})
+WORDING: Final = 2
+_WANTS: Final = words("i difference steps fast best walk guide meaning definition price cost")
 
 
 def refusal(asked: str, stored: str) -> str:

@@ -10,15 +10,18 @@ from .courtesy import without_courtesy
 from .tokens import Token
 
 
-def words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
+def _one_word(word: str) -> str:
+    word = equivalents.AGREEMENT.get(word, word)
+    word = equivalents.SPELLINGS.get(word, word)
+    return equivalents.SYNONYMS.get(word, word)
 
 
 def _bare(text: str) -> tuple[str, ...]:
-    return tuple(word for word in text.split() if word not in lexicon.ARTICLES)
+    """As the words of a phrase are when it is looked for."""
+    return tuple(_one_word(word) for word in text.split() if word not in lexicon.ARTICLES)
 
 
-_PHRASES: Final = {_bare(left): words(right) for left, right in equivalents.PHRASES.items()}
+_PHRASES: Final = {_bare(left): _bare(right) for left, right in equivalents.PHRASES.items()}
 _LONGEST: Final = max(len(phrase) for phrase in _PHRASES)
 _KEPT_ARTICLE: Final = frozenset({"few", "little", "number", "who", "while", "bit"})
 """Words that mean another thing with an article: ``a few`` are more than ``few``."""
@@ -30,7 +33,8 @@ _SYMBOLS: Final = {"%": "percent", "&": "and"}
 def canonical(tokens: Sequence[Token]) -> list[Token]:
     """English ``tokens`` in the form that ``frames`` and ``sameness`` compare."""
     found = without_courtesy(_with_articles(tokens))
-    return _with_phrases(_with_numbers(found))
+    mapped = [msgspec.structs.replace(token, text=_word(token)) for token in found]
+    return _with_phrases(_with_numbers(mapped))
 
 
 def _with_articles(tokens: Sequence[Token]) -> list[Token]:
@@ -46,7 +50,7 @@ def _with_articles(tokens: Sequence[Token]) -> list[Token]:
             else:
                 article = "the" if token.text == "the" else "a"
             continue
-        found.append(msgspec.structs.replace(token, text=_word(token), article=article))
+        found.append(msgspec.structs.replace(token, article=article))
         article = ""
     return found
 
@@ -66,9 +70,7 @@ def _is_named(article: Token, before: str, after: str, position: int) -> bool:
 def _word(token: Token) -> str:
     if token.raw == "US":
         return "u.s"
-    text = equivalents.AGREEMENT.get(token.text, token.text)
-    text = equivalents.SPELLINGS.get(text, text)
-    return equivalents.SYNONYMS.get(text, text)
+    return _one_word(token.text)
 
 
 def _with_numbers(tokens: list[Token]) -> list[Token]:

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from . import lexicon
+from .rewriting import active_form, as_known, with_front_last
 from .tokens import Token
-from .verbs import may_be_participle
 from .wordlists import words
 
 HOW_TO: Final = "<how-to>"
@@ -83,6 +83,13 @@ what is number of people in = what is population of
 how many people live in = what is population of
 what is location of = where is
 which = what
+is it fine to | is it alright to | is it okay if i | is it okay for me to = is it okay to
+is it possible to | can one = can i
+difference between = what is difference between
+differences between | what is differences between = what is difference between
+best way to = what is best way to
+meaning of | definition of = {MEANING}
+price of | cost of = {PRICE}
 what is best way i can | what is best way for me to = what is best way to
 is it possible for me to | am i able to | is there any way i can = can i
 what happens | what will happen | what would happen = <what-happens>
@@ -101,10 +108,13 @@ _FRONTED: Final = words("in on at by for with from to under during")
 
 def question(tokens: Sequence[Token]) -> Question:
     """``tokens`` are canonical."""
-    asked = without_request(_with_front_last(list(tokens)))
-    found = Question(asked, is_indirect=len(asked) < len(tokens) and asked[0].text in lexicon.WH_WORDS)
-    found = _without_end(_with_relation(found))
-    return _with_head(found)
+    asked, is_indirect = _without_request(with_front_last(list(tokens)))
+    return _with_head(_without_end(_with_relation(Question(asked, is_indirect))))
+
+
+def without_request(asked: Sequence[Token]) -> tuple[Token, ...]:
+    """``can you tell me where X is`` -> ``where X is``; ``could you list X`` -> ``list X``."""
+    return _without_request(asked)[0]
 
 
 def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -116,28 +126,8 @@ def _after(prefix: tuple[str, ...], tokens: Sequence[Token]) -> Sequence[Token] 
     return tokens[size:] if _texts(tokens[:size]) == prefix and len(tokens) > size else None
 
 
-def _with_front_last(tokens: list[Token]) -> tuple[Token, ...]:
-    """``In Excel, how do I ...`` asks ``How do I ... in Excel``: a fronted clause goes to the end."""
-    texts = _texts(tokens)
-    if texts.count(",") != 1:
-        return tuple(tokens)
-    comma = texts.index(",")
-    front, rest = tokens[:comma], tokens[comma + 1 :]
-    begins = texts[0] in lexicon.CLAUSE_OPENERS
-    asks = bool(rest) and (rest[0].text in lexicon.WH_WORDS or rest[0].text in lexicon.AUXILIARIES)
-    if begins and asks and front and len(front) > 1:
-        return (*rest, *front)
-    if (
-        rest
-        and rest[0].text in lexicon.CLAUSE_OPENERS
-        and texts[0] in (lexicon.WH_WORDS | lexicon.AUXILIARIES)
-    ):
-        return (*front, *rest)
-    return tuple(tokens)
-
-
-def without_request(asked: Sequence[Token]) -> tuple[Token, ...]:
-    """``can you tell me where X is`` -> ``where X is``; ``could you list X`` -> ``list X``."""
+def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
+    """Also whether what is left stands in the order of a statement."""
     tokens = asked
     for prefix, _ in _REQUESTS:
         rest = _after(prefix, tokens)
@@ -147,8 +137,10 @@ def without_request(asked: Sequence[Token]) -> tuple[Token, ...]:
     for prefix, _ in _INDIRECT:
         rest = _after(prefix, tokens)
         if rest and rest[0].text in lexicon.WH_WORDS and _texts(rest[:2]) != ("how", "to"):
-            return tuple(rest)
-    return tuple(tokens)
+            return tuple(rest), True
+        if rest and rest[0].text == "if" and len(rest) > 3:
+            return tuple(rest[1:]), True
+    return tuple(tokens), False
 
 
 def _with_relation(found: Question) -> Question:
@@ -177,8 +169,6 @@ def _without_end(found: Question) -> Question:
 
 def _with_head(found: Question) -> Question:
     tokens, texts = found.tokens, _texts(found.tokens)
-    if texts[0] in ("name", "list") and len(tokens) > 2 and tokens[1].article == "the":
-        return Question((Token("what", "what"), Token("is", "is"), *tokens[1:]))
     if texts[:2] == ("what", "do") and texts[-1] == "mean" and len(texts) > 3:
         return Question((Token(MEANING, ""), *tokens[2:-1]))
     if texts[:1] == ("define",) and 2 <= len(texts) <= 4:
@@ -190,8 +180,10 @@ def _with_head(found: Question) -> Question:
         return Question((Token(PRICE, ""), *tokens[3:]))
     if texts[:2] == ("why", "do") and texts[-1] == "happen" and len(texts) > 3:
         return Question((Token(CAUSE, ""), *tokens[2:-1]))
-    if (active := _active(tokens)) is not None:
-        return active
+    if (active := active_form(tokens)) is not None:
+        return Question(active[0], verb=active[1])
+    if (other := as_known(tokens)) is not None:
+        return Question(other)
     for prefix, head in _HEADS:
         rest = _after(prefix, tokens)
         if rest:
@@ -199,30 +191,3 @@ def _with_head(found: Question) -> Question:
             is_indirect = found.is_indirect or " ".join(prefix) in _STATEMENT_ORDER
             return Question((*begun, *rest), is_indirect=is_indirect)
     return found
-
-
-def _active(tokens: tuple[Token, ...]) -> Question | None:
-    """``how is X filtered by Y`` -> ``how do Y filter X``; ``how should X be stored`` -> ``how should i store
-    X``; ``how is X pronounced`` -> ``how do you pronounce X``."""
-    texts = _texts(tokens)
-    if texts[:1] != ("how",) or len(texts) < 4:
-        return None
-    if texts[1] in ("should", "can") and texts.count("be") == 1:
-        be = texts.index("be")
-        if be > 2 and len(texts) > be + 1 and may_be_participle(texts[be + 1]):
-            verb = tokens[be + 1]
-            i = Token("i", "i")
-            moved = (*tokens[:2], i, verb, *tokens[2:be], *tokens[be + 2 :])
-            head = (Token(HOW_TO, ""),) if texts[1] == "can" else moved[:3]
-            return Question((*head, *moved[3:]), verb=len(head))
-    if texts[1] == "is":
-        places = [place for place in range(3, len(texts)) if may_be_participle(texts[place])]
-        if len(places) == 1 and texts[places[0] + 1 :][:1] == ("by",) and len(texts) > places[0] + 2:
-            place = places[0]
-            do = Token("do", "do")
-            active = (tokens[0], do, *tokens[place + 2 :], tokens[place], *tokens[2:place])
-            return Question(active, verb=2 + len(tokens) - place - 2)
-        if len(places) == 1 and places[0] == len(texts) - 1:
-            you = (tokens[0], Token("do", "do"), Token("you", "you"))
-            return Question((*you, tokens[-1], *tokens[2:-1]), verb=3)
-    return None

@@ -7,7 +7,7 @@ from . import lexicon
 from .frames import CAUSE, HOW_TO, Question
 from .tokens import Token
 from .typos import is_typo
-from .verbs import is_participle, is_past, is_plural, is_third_person
+from .verbs import is_past, is_plural, is_third_person, stands_for
 from .wordlists import words
 
 _GENERIC_HEADS: Final = frozenset(
@@ -22,6 +22,7 @@ _COUNTED: Final = words(
     unit piece bottle pack number one way example reason
     """
 )
+_CONNECTIVES: Final = (lexicon.CLAUSE_OPENERS | {"and", "or", "but"}) - {"to"}
 _SHORT: Final = 3
 """What is the time? What is time? In so short a question every article counts."""
 
@@ -47,14 +48,16 @@ def is_same(one: Question, other: Question) -> bool:
 
 
 def _without_commas(question: Question) -> tuple[tuple[Token, ...], tuple[int, ...]] | None:
-    """The words, and before which of them a clause ends; a comma before ``and`` or ``or`` says nothing."""
+    """The words, and before which of them a clause ends; a comma before a connective says nothing."""
     kept: list[Token] = []
     breaks: list[int] = []
     tokens = question.tokens
+    while tokens and tokens[-1].text == ",":
+        tokens = tokens[:-1]
     for position, token in enumerate(tokens):
         if token.text != ",":
             kept.append(token)
-        elif position + 1 < len(tokens) and tokens[position + 1].text not in ("and", "or"):
+        elif len(kept) == 1 or tokens[position + 1].text not in _CONNECTIVES:
             breaks.append(len(kept))
     return (tuple(kept), tuple(breaks)) if kept else None
 
@@ -68,9 +71,9 @@ def _all_match(one: Question, other: Question, left: Sequence[Token], right: Seq
             continue
         if is_generic and (_is_generic(left, right, place) or _is_generic(right, left, place)):
             continue
-        if one.verb == place and is_participle(b.text, a.text):
+        if one.verb == place and stands_for(a.text, b.text):
             continue
-        if other.verb == place and is_participle(a.text, b.text):
+        if other.verb == place and stands_for(b.text, a.text):
             continue
         return False
     return True
@@ -116,7 +119,7 @@ def _is_generic(singular: Sequence[Token], plural: Sequence[Token], place: int) 
 def _is_indirect_form(direct: Sequence[Token], indirect: Sequence[Token]) -> bool:
     """``why do volcanoes erupt`` against ``why volcanoes erupt``, ``where is X`` against ``where X is``."""
     places = [place for place, token in enumerate(direct[:5]) if token.text in lexicon.AUXILIARIES]
-    if not places or not places[0]:
+    if not places:
         return False
     place = places[0]
     auxiliary = direct[place].text

@@ -42,6 +42,13 @@ def is_participle(base: str, form: str) -> bool:
     return _PARTICIPLE.get(form) == base if form in _PARTICIPLE else is_regular_past(base, form)
 
 
+def stands_for(participle: str, form: str) -> bool:
+    """``form`` is the base, or the past, of the verb of ``participle``."""
+    if is_participle(form, participle):
+        return True
+    return participle in _PARTICIPLE and _PAST.get(form) == _PARTICIPLE[participle]
+
+
 def may_be_participle(form: str) -> bool:
     return form in _PARTICIPLE or (form.endswith("ed") and len(form) > 4)
 

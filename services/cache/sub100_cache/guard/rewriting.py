@@ -1,0 +1,177 @@
+"""Questions in another order of words: fronted clauses, passives, conversions, comparisons."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from . import lexicon
+from .tokens import Token
+from .verbs import may_be_participle
+from .wordlists import words
+
+TRANSLATE: Final = "<translate>"
+CONVERT: Final = "<convert>"
+_LANGUAGES: Final = words(
+    """
+    english french spanish german italian japanese chinese korean portuguese russian latin arabic hindi thai
+    turkish dutch greek polish swedish hebrew vietnamese danish norwegian finnish czech hungarian ukrainian
+    """
+)
+_SYMMETRIC: Final = words(
+    "difference differences distance relationship similarity similarities connection comparison"
+)
+_PRONOUNS: Final = words("i you he she it we they me him her us them this that")
+_TELLING: Final = words("give tell show list name state provide")
+
+
+def with_front_last(tokens: list[Token]) -> tuple[Token, ...]:
+    """``In Excel, how do I ...`` asks ``How do I ... in Excel``: a fronted clause goes to the end."""
+    texts = _texts(tokens)
+    asking = lexicon.WH_WORDS | lexicon.AUXILIARIES
+    if not texts or texts.count(",") > 1:
+        return tuple(tokens)
+    if "," in texts:
+        comma = texts.index(",")
+        front, rest = tokens[:comma], tokens[comma + 1 :]
+        if texts[0] in lexicon.CLAUSE_OPENERS and rest and rest[0].text in asking and len(front) > 1:
+            return (*rest, *front)
+        if rest and rest[0].text in lexicon.CLAUSE_OPENERS and texts[0] in asking:
+            return (*front, *rest)
+        return tuple(tokens)
+    if texts[0] in lexicon.CLAUSE_OPENERS:
+        for place in range(2, len(texts) - 2):
+            if texts[place] in lexicon.WH_WORDS:
+                is_question = texts[place + 1] in lexicon.AUXILIARIES
+                return (*tokens[place:], *tokens[:place]) if is_question else tuple(tokens)
+    return tuple(tokens)
+
+
+def active_form(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], int] | None:
+    """The active of a passive, and the place of the participle in it, which stands for another form:
+
+    ``how is X filtered by Y`` -> ``how do Y filter X``; ``how should X be kept`` -> ``how should i keep X``;
+    ``can X be frozen`` -> ``can i freeze X``; ``how is X pronounced`` -> ``how do you pronounce X``;
+    ``X was written by who`` and ``by who was X written`` -> ``who wrote X``."""
+    texts = _texts(tokens)
+    if len(texts) < 4:
+        return None
+    if texts[-2:] == ("by", "who") or (texts[0] == "by" and texts[1] in ("who", "which", "what")):
+        return _by_whom(tokens, texts)
+    if texts[0] == "how" and texts[1] in ("should", "can"):
+        return _be_done(tokens, texts, 2)
+    if texts[0] == "can":
+        return _be_done(tokens, texts, 1)
+    if texts[0] in ("how", "when", "where", "why") and texts[1] in ("is", "was"):
+        return _done_by(tokens, texts)
+    return None
+
+
+def as_known(tokens: tuple[Token, ...]) -> tuple[Token, ...] | None:
+    """Translations, conversions, comparisons and requests to name a thing, each in one form."""
+    texts = _texts(tokens)
+    if texts[0] in _TELLING:
+        named = tokens[2:] if texts[1:2] == ("me",) else tokens[1:]
+        if len(named) > 1 and named[0].article == "the":
+            return (Token("what", "what"), Token("is", "is"), *named)
+    if texts[0] in ("suggest", "recommend"):
+        named = tokens[2:] if texts[1:2] == ("me",) else tokens[1:]
+        if len(named) > 1 and named[0].text == "good" and named[0].article == "a":
+            return (Token("what", "what"), Token("is", "is"), *named)
+    if texts[:4] == ("what", "would", "be", "good") and tokens[3].article == "a":
+        return (tokens[0], Token("is", "is"), *tokens[3:])
+    if texts[-1] in _LANGUAGES and len(texts) > 3 and texts[-2] in ("in", "to", "into"):
+        for start in (
+            ("translate",),
+            ("how", "do", "you", "say"),
+            ("how", "do", "i", "say"),
+            ("how", "to", "say"),
+        ):
+            is_pair = (start == ("translate",)) == (texts[-2] != "in")
+            if texts[: len(start)] == start and is_pair:
+                return (Token(TRANSLATE, ""), *tokens[len(start) : -2], tokens[-1])
+    return _conversion(tokens, texts) or _comparison(tokens, texts)
+
+
+def _conversion(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
+    if len(texts) == 5 and texts[0] == "convert" and texts[1][0].isdigit() and texts[3] in ("to", "into"):
+        return (Token(CONVERT, ""), *tokens[1:3], tokens[4])
+    if len(texts) == 6 and texts[:2] == ("what", "is") and texts[2][0].isdigit() and texts[4] == "in":
+        return (Token(CONVERT, ""), *tokens[2:4], tokens[5])
+    if len(texts) == 6 and texts[:2] == ("how", "many") and texts[3] == "is" and texts[4][0].isdigit():
+        return (Token(CONVERT, ""), *tokens[4:6], tokens[2])
+    return None
+
+
+def _comparison(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
+    """The two sides of a difference in the order of the alphabet."""
+    for between, joint in (("different", "from"), ("differ", "from")):
+        for place in range(3, len(texts) - 2):
+            if (
+                texts[0] == "how"
+                and texts[1] in ("is", "do")
+                and texts[place : place + 2] == (between, joint)
+            ):
+                return _between(tokens[2:place], tokens[place + 2 :])
+    if "between" in texts and texts[-1] != "between":
+        place = texts.index("between")
+        if place and texts[place - 1] in _SYMMETRIC and texts[place:].count("and") == 1:
+            middle = texts.index("and", place)
+            is_short = place <= 3 and 0 < middle - place - 1 <= 4 and 0 < len(texts) - middle - 1 <= 4
+            if is_short and texts[:2] == ("what", "is"):
+                sides = _between(tokens[place + 1 : middle], tokens[middle + 1 :])
+                if texts[place - 1] in ("difference", "differences"):
+                    return sides
+                return (*tokens[:place], *sides[3:])
+    return None
+
+
+def _between(left: Sequence[Token], right: Sequence[Token]) -> tuple[Token, ...]:
+    first, second = sorted((tuple(left), tuple(right)), key=_texts)
+    head = tuple(Token(word, word) for word in ("what", "is", "difference", "between"))
+    return (*head[:3], head[3], *first, Token("and", "and"), *second)
+
+
+def _by_whom(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[Token, ...], int] | None:
+    """All to the end is the verb's: ``by which company was X first developed``."""
+    if texts[0] == "by":
+        places = [place for place in range(2, len(texts) - 1) if texts[place] in ("is", "was")]
+        if len(places) != 1 or places[0] > 4 or not may_be_participle(texts[-1]):
+            return None
+        agent, thing, verb = tokens[1 : places[0]], tokens[places[0] + 1 : -1], tokens[-1]
+    else:
+        places = [place for place in range(1, len(texts) - 3) if texts[place] == "was"]
+        if len(places) != 1 or places[0] != len(texts) - 4 or not may_be_participle(texts[-3]):
+            return None
+        agent, thing, verb = tokens[-1:], tokens[: places[0]], tokens[-3]
+    return ((*agent, verb, *thing), len(agent)) if thing else None
+
+
+def _be_done(
+    tokens: tuple[Token, ...], texts: tuple[str, ...], start: int
+) -> tuple[tuple[Token, ...], int] | None:
+    be = texts.index("be") if texts.count("be") == 1 else 0
+    if be <= start or be + 1 >= len(texts) or not may_be_participle(texts[be + 1]):
+        return None
+    if texts[start] in _PRONOUNS or "by" in texts[be:]:
+        return None
+    head = (Token("<how-to>", ""),) if texts[:2] == ("how", "can") else (*tokens[:start], Token("i", "i"))
+    return (*head, tokens[be + 1], *tokens[start:be], *tokens[be + 2 :]), len(head)
+
+
+def _done_by(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[Token, ...], int] | None:
+    places = [place for place in range(3, len(texts)) if may_be_participle(texts[place])]
+    if len(places) != 1:
+        return None
+    place = places[0]
+    auxiliary = "do" if texts[1] == "is" else "did"
+    if texts[place + 1 :][:1] == ("by",) and len(texts) > place + 2:
+        agent = tokens[place + 2 :]
+        active = (tokens[0], Token(auxiliary, auxiliary), *agent, tokens[place], *tokens[2:place])
+        return active, 2 + len(agent)
+    if place == len(texts) - 1 and texts[:2] == ("how", "is"):
+        you = (tokens[0], Token("do", "do"), Token("you", "you"))
+        return (*you, tokens[-1], *tokens[2:-1]), 3
+    return None
+
+
+def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(token.text for token in tokens)
