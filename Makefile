@@ -76,6 +76,15 @@ bench-ttft: ## Measure the first token from prefill against one plain engine and
 bench-kv: ## Measure how fast KV moves between two vLLM engines, by transport, and whom that disturbs
 	@$(WITH_BOTH) infra/local/bench-vllm.sh kv_transfer
 
+bench-cancel: ## Measure how soon everything of a client that left is free
+	@$(WITH_CONTROL) python -m bench.cancellation
+
+bench-spec: ## Measure what n-gram speculation gains, on real vLLM
+	@$(WITH_BOTH) infra/local/bench-vllm.sh speculative
+
+bench-chunk: ## Measure what a long prompt costs the streams beside it, by chunk size, on real vLLM
+	@$(WITH_BOTH) infra/local/bench-vllm.sh chunked_prefill
+
 slo: ## Measure the share of first tokens under 100 ms, on real vLLM behind a WAN
 	@$(WITH_BOTH) infra/local/bench-vllm.sh slo
 

@@ -1,0 +1,35 @@
+"""A client that goes away frees everything at once, whenever it goes. The absolute figure is ``make
+bench-cancel``'s; here the bound leaves room for a busy machine."""
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.bus_watch import watching
+from tests.e2e.leaving import MOMENTS, freed_ms, num_left
+from tests.e2e.slow import slow_stack
+from tests.e2e.system import sim_only
+from tests.stack import Stack
+
+pytestmark = [sim_only, pytest.mark.timeout(120)]
+
+NUM_ABORTS = 34
+MEDIAN_MS = 100.0
+ANY_MS = 1_000.0
+
+
+@pytest.fixture(scope="module")
+def slow(tiny_model: Path) -> Iterator[Stack]:
+    with slow_stack(tiny_model, 0.03) as running:
+        yield running
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_client_that_leaves_frees_engine_kv_and_bookkeeping(slow: Stack, moment: str) -> None:
+    with watching(slow) as bus:
+        times_ms = [freed_ms(slow, bus, MOMENTS[moment]) for _ in range(NUM_ABORTS)]
+    assert num_left(slow) == 0
+    assert min(times_ms) >= 0, "nothing was ever held"
+    assert statistics.median(times_ms) < MEDIAN_MS
+    assert max(times_ms) < ANY_MS
