@@ -1,7 +1,7 @@
 """Metrics of one process: the only importer of the Prometheus client.
 
 Recording costs a dictionary look-up and an addition, under a microsecond; OpenTelemetry's SDK takes eight
-(ADR 12), so it only carries the numbers away (``metrics_otlp``). What is a state rather than an event is
+(ADR 20), so it only carries the numbers away (``metrics_otlp``). What is a state rather than an event is
 read by a callback when somebody looks.
 
 Record and read on the event loop only; ``render`` may run in a thread, after ``read_states``.
