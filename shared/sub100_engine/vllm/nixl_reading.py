@@ -14,7 +14,7 @@ from .kv_memory import WORD_BYTES, Blocks, Frame, KvMemory, runs
 from .nixl_agent import NixlAgent, NixlError, Reading, State, paced, spans_of
 from .wire import PeerError, Readable
 
-_WINDOW_BYTES: Final = 8 << 20
+_WINDOW_BYTES: Final = 16 << 20
 _MAX_STUCK: Final = 8
 
 
@@ -49,7 +49,7 @@ class NixlReading:
         peer = source.agent
         self._agent.connect(peer, source.metadata)
         blocks = runs(source.block_ids)
-        with self._staging(memory.max_layer_words * num_blocks, peer) as (staging, readings):
+        with self._staging(num_blocks, peer) as (staging, readings):
             groups = list(_groups(memory, num_blocks, staging.num_words))
             try:
                 for position, group in enumerate(groups):
@@ -94,9 +94,9 @@ class NixlReading:
             raise NixlError("the peer's memory cannot be read")
 
     @contextmanager
-    def _staging(self, layer_words: int, peer: str) -> "Iterator[tuple[_Staging, list[Reading]]]":
+    def _staging(self, num_blocks: int, peer: str) -> "Iterator[tuple[_Staging, list[Reading]]]":
         """Memory to read into. It is lent again when nothing that was read into it can still write."""
-        staging = self._take(layer_words)
+        staging = self._take(num_blocks)
         readings: list[Reading] = []
         try:
             yield staging, readings
@@ -108,7 +108,7 @@ class NixlReading:
                 else:
                     self._idle.append(staging)
 
-    def _take(self, layer_words: int) -> "_Staging":
+    def _take(self, num_blocks: int) -> "_Staging":
         with self._lock:
             self._free_stuck(by_force=False)
             if len(self._stuck) >= _MAX_STUCK:
@@ -116,10 +116,13 @@ class NixlReading:
             if len(self._stuck) >= _MAX_STUCK:
                 raise NixlError("earlier reads do not end")
             idle = self._idle.pop() if self._idle else None
-        if idle is not None and idle.num_words < layer_words:
+        whole_words = self._memory.block_bytes // WORD_BYTES * num_blocks
+        layer_words = self._memory.max_layer_words * num_blocks
+        num_words = max(layer_words, min(whole_words, self._window_words))
+        if idle is not None and idle.num_words < num_words:
             idle.close()
             idle = None
-        return idle or _Staging(self._agent, self._memory, max(layer_words, self._window_words))
+        return idle or _Staging(self._agent, self._memory, num_words)
 
     def _free_stuck(self, *, by_force: bool) -> None:
         """Take back what nothing writes to any more; force cuts the connections."""
