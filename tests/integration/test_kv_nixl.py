@@ -59,8 +59,6 @@ def produce(directory: str, lease_s: float) -> None:
     """The other process: a prefill worker whose KV waits under ``key0``, ``key1``, ..."""
     held = memory(3)
     leases = Leases(lease_s, time.monotonic)
-    for number in range(NUM_KEYS):
-        leases.pin(f"key{number}", f"request{number}", b"prompt", BLOCKS)
     exporter = Exporter(held, leases, KEY, NixlServing(agent(), held))
     port = exporter.start("127.0.0.1", 0, Path(directory) / "kv.sock")
     handle = KvHandle(
@@ -72,6 +70,8 @@ def produce(directory: str, lease_s: float) -> None:
         endpoint=f"127.0.0.1:{port}",
         host_id=host_id(),
     )
+    for number in range(NUM_KEYS):
+        leases.pin(f"key{number}", f"request{number}", b"prompt", BLOCKS)
     sys.stdout.write(msgspec.json.encode(handle).decode() + "\n")
     sys.stdout.flush()
     while ended := sys.stdin.readline():  # each line asks for what ended since the last
@@ -282,7 +282,7 @@ def test_cancelled_pull_ends_at_once_and_disturbs_no_other(
 def test_lease_that_ends_while_the_puller_hangs_frees_the_blocks(
     make_producer: Callable[..., Producer], consumer: Consumer
 ) -> None:
-    producer = make_producer(lease_s=2.0)
+    producer = make_producer(lease_s=3.0)
     ended: list[str] = []
 
     def hang() -> None:
