@@ -3,7 +3,8 @@
 Two processes share it. Ours: ``engine`` (the adapter), ``attempts`` (one task each), ``kv_feed`` (KV
 events), ``stats`` (load, counters, transfer reports). vLLM's EngineCore loads ``connector`` by its module
 path: ``scheduling`` and ``hand_over`` are its scheduler and worker halves, ``exporter`` and ``puller`` move
-the bytes, ``leases`` keeps blocks pinned, ``runner_patch`` lets output tokens arrive with a request.
+the bytes (with ``nixl_serving`` and ``nixl_reading`` where NIXL does), ``leases`` keeps blocks pinned,
+``runner_patch`` lets output tokens arrive with a request, ``core_patch`` lets a core rest while KV waits.
 """
 
 import os
