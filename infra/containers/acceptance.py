@@ -33,9 +33,10 @@ class CheckFailed(RuntimeError):
 class System:
     """The running project: its containers, its two published ports, its demo key."""
 
-    def __init__(self, project: str, key: str, port: str, traces_port: str) -> None:
+    def __init__(self, project: str, key: str, operator_key: str, port: str, traces_port: str) -> None:
         self._project = project
         self.key = key
+        self.operator_key = operator_key
         self.url = f"http://127.0.0.1:{port}"
         self.traces_url = f"http://127.0.0.1:{traces_port}"
 
@@ -131,8 +132,8 @@ def check_trace(system: System) -> str:
     deadline = time.monotonic() + TRACE_TIMEOUT_S
     seen: set[str] = set()
     while time.monotonic() < deadline:
-        for request in get_json(f"{system.traces_url}/api/traces")["requests"]:
-            trace = get_json(f"{system.traces_url}/api/trace/{request['trace_id']}")
+        for request in get_json(f"{system.traces_url}/api/traces", system.operator_key)["requests"]:
+            trace = get_json(f"{system.traces_url}/api/trace/{request['trace_id']}", system.operator_key)
             seen = {row["span"]["service"] for row in trace["rows"]}
             if seen >= TRACED:
                 return f"one trace over {', '.join(sorted(seen))}"
@@ -170,9 +171,10 @@ def stream(client: openai.OpenAI, question: str) -> tuple[str, str]:
     return tier, text
 
 
-def get_json(url: str) -> Any:
+def get_json(url: str, key: str) -> Any:
+    asked = urllib.request.Request(url, headers={"authorization": f"Bearer {key}"})
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(asked, timeout=5) as answer:
             return json.load(answer)
     except urllib.error.URLError as error:
         raise CheckFailed(f"{url}: {error}") from error
@@ -196,7 +198,8 @@ CHECKS: Final[tuple[Callable[[System], str], ...]] = (
 
 def main(project: str, key_file: str) -> int:
     key = Path(key_file).read_text().strip()
-    system = System(project, key, os.environ["PORT"], os.environ["TRACES_PORT"])
+    operator_key = Path(key_file).with_name("operator.key").read_text().strip()
+    system = System(project, key, operator_key, os.environ["PORT"], os.environ["TRACES_PORT"])
     for check in CHECKS:
         try:
             print(f"[containers] {check.__name__}: {check(system)}", flush=True)

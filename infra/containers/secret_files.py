@@ -11,11 +11,17 @@ from pathlib import Path
 from sub100_local import credentials, private_files
 
 DEMO_KEY = "demo.key"
+OPERATOR_KEY = "operator.key"
+"""What the traces page asks for: it listens on more than loopback in its container."""
 
 
 def make(directory: Path) -> Path:
     """Make what is missing, all or nothing; returns the demo key's file. An earlier run's secrets stay."""
     key = private_files.directory(directory) / DEMO_KEY
+    operator = directory / OPERATOR_KEY
+    if not operator.exists():
+        private_files.write(operator, f"op-{secrets.token_urlsafe(24)}\n".encode())
+        operator.chmod(0o444)
     if key.exists():
         return key
     credentials.write_run_secrets(directory)
@@ -33,4 +39,5 @@ def make(directory: Path) -> Path:
 
 
 if __name__ == "__main__":
-    print(f"demo key: {make(Path(sys.argv[1]).absolute())}")
+    made = make(Path(sys.argv[1]).absolute())
+    print(f"demo key: {made}\noperator key of the traces page: {made.with_name(OPERATOR_KEY)}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import re
 import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
@@ -27,6 +28,7 @@ from sub100_traces.service import TracesService
 
 OTLP_HEADERS = {"content-type": "application/x-protobuf"}
 XSS = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
+OUR_SCRIPT = '<script src="/static/page.js" defer>'
 MS = 1_000_000
 
 
@@ -126,7 +128,7 @@ async def test_service_lists_a_request_within_a_second_of_its_end(
     prefill = Exporter(service.url, "sub100-prefill", compression)
     trace_id = send_request(ingress, prefill, "req-1")
     page = await eventually(client, "/", "req-1", within_s=1)
-    for cell in ("acme", "smol", "warm", "200", "131.2 ms", "100.0 ms", "prefill", "late", "/request/req-1"):
+    for cell in ("acme", "warm", "200", "131.2 ms", "+31 ms", "prefill", "/r/req-1"):
         assert cell in page.text
     listed = (await client.get("/api/traces")).json()["requests"]
     assert [(item["request_id"], item["trace_id"], item["ttft_ms"]) for item in listed] == [
@@ -157,13 +159,14 @@ async def test_service_shows_the_tree_over_processes_on_the_ruler_of_the_first_t
         (4, 120),
         (5, 118),
     ]
-    assert [row["is_critical"] for row in built["rows"]] == [False, False, True, False]
-    assert built["rows"][2]["overrun_ms"] == 80
+    assert [row["hop"] for row in built["rows"]] == ["", "", "prefill", "prefill"]
+    account = built["rows"][2]["account"]
+    assert (account["is_critical"], account["spent_ms"], account["allotted_ms"]) == (True, 120, 40)
     assert built["ruler"] == {"first_ms": 131.25, "total_ms": 900}
-    for path in ("/request/req-1", f"/trace/{trace_id}"):
+    for path in ("/r/req-1", f"/trace/{trace_id}"):
         page = await client.get(path)
         assert page.status_code == 200
-        for part in ("prefill.process", "31.2 ms late", "blame: <strong>prefill</strong>", "+80.0 ms"):
+        for part in ("prefill.process", "Prefill took 120 ms of its 40", "31 ms over its 100", "+80 ms"):
             assert part in page.text
 
 
@@ -183,9 +186,9 @@ async def test_pages_run_nothing_when_attributes_hold_markup(
     waterfall = await client.get(f"/trace/{trace_id}")
     for page in (listing, waterfall):
         assert page.status_code == 200
-        assert "<script" not in page.text
+        assert re.findall("<script[^>]*>", page.text) == [OUR_SCRIPT]
         assert "<img" not in page.text
-        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self';" in page.headers["content-security-policy"]
         assert "unsafe-inline" not in page.headers["content-security-policy"]
         assert "style=" not in page.text
         assert page.headers["x-content-type-options"] == "nosniff"
@@ -247,10 +250,10 @@ async def test_export_tells_the_sender_how_many_spans_were_not_taken() -> None:
 
 
 async def test_service_says_so_when_there_is_no_such_trace(client: httpx.AsyncClient) -> None:
-    for path in ("/trace/abc", "/request/req-none", "/request/%3Cscript%3E"):
+    for path in ("/trace/abc", "/r/req-none", "/r/%3Cscript%3E"):
         page = await client.get(path)
         assert page.status_code == 404
-        assert "<script" not in page.text
+        assert re.findall("<script[^>]*>", page.text) == [OUR_SCRIPT]
     assert (await client.get("/api/trace/abc")).json() == {"error": "not_found"}
 
 
@@ -261,10 +264,12 @@ async def test_list_refuses_a_limit_out_of_range(client: httpx.AsyncClient, limi
     assert response.json()["param"] == "limit"
 
 
-async def test_service_is_live_ready_and_serves_its_stylesheet(client: httpx.AsyncClient) -> None:
+async def test_service_is_live_ready_and_serves_its_files(client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     assert (await client.get("/readyz")).json() == {"ready": True}
-    assert (await client.get("/style.css")).headers["content-type"].startswith("text/css")
+    for name, kind in (("style.css", "text/css"), ("page.js", "text/javascript")):
+        assert (await client.get(f"/static/{name}")).headers["content-type"].startswith(kind)
+    assert (await client.get("/static/..%2fapp.py")).status_code == 404
     assert "No request has been traced yet" in (await client.get("/")).text
 
 
@@ -288,5 +293,5 @@ async def test_stop_writes_what_was_taken(tmp_path: Any) -> None:
     again = TracesService(config, spawn)
     await again.start()
     async with httpx.AsyncClient(base_url=again.url) as client:
-        assert (await client.get("/request/req-1")).status_code == 200
+        assert (await client.get("/r/req-1")).status_code == 200
     await again.stop()

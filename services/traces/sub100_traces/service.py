@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -9,7 +10,9 @@ import uvicorn
 
 from sub100_shared.ops import EmbeddedServer
 
+from .access import Access
 from .app import TracesApp
+from .changes import Changes
 from .config import TracesConfig
 from .intake import Intake, IntakeStats
 from .store import Store
@@ -30,6 +33,7 @@ class TracesService:
         self._spawn = spawn
         self._store: Store | None = None
         self._intake: Intake | None = None
+        self._changes: Changes | None = None
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
@@ -40,19 +44,23 @@ class TracesService:
         return NO_SPANS if self._intake is None else self._intake.stats
 
     async def start(self) -> None:
-        """Raises OSError for a port that is taken, StoreError for a file that cannot be used."""
+        """Raises OSError for a port that is taken, StoreError for a file that cannot be used, ConfigError for
+        a key that is missing."""
         config = self._config
+        access = Access(config.operator_key(), config.intake_key(), time.time)
         listener = _listen(config.host, config.port)
         try:
             self._store = await asyncio.to_thread(Store, config.path, config.limits)
         except BaseException:
             listener.close()
             raise
-        self._intake = Intake(self._store, config.max_queue_spans)
+        self._changes = Changes()
+        self._intake = Intake(self._store, config.max_queue_spans, self._changes.notify)
         self._intake.start()
+        app = TracesApp(self._store, self._intake, self._changes, access, config.max_body_bytes, time.time)
         self._server = EmbeddedServer(
             uvicorn.Config(
-                TracesApp(self._store, self._intake, config.max_body_bytes).asgi,
+                app.asgi,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -67,6 +75,8 @@ class TracesService:
 
     async def drain(self, timeout_s: float) -> None:
         """Answer what has been asked, take nothing new."""
+        if self._changes is not None:
+            self._changes.close()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await asyncio.wait({self._serving}, timeout=timeout_s)

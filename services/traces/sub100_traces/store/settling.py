@@ -21,7 +21,7 @@ MAX_SETTLED: Final = 2000
 """Bounds one transaction."""
 
 TTFT: Final = "ttft"
-"""The pseudo-hop whose buckets count network + TTFT."""
+"""The pseudo-hop that is network + TTFT; its allotment is the budget."""
 OK: Final = "ok"
 FAILED: Final = "failed"
 UNBLAMED: Final = "late"
@@ -70,9 +70,11 @@ class Rollup:
         for hop in path.hops:
             allotted[hop.name] = max(allotted.get(hop.name, 0.0), hop.allotted_ms or 0.0)
             bus[hop.name] += hop.bus_ms
-        buckets = [(name[:MAX_LABEL_CHARS], histogram.bucket(ms)) for name, ms in path.spent_ms.items()]
+        spent_ms = dict(path.spent_ms)
         if request.spent_ms is not None:
-            buckets.append((TTFT, histogram.bucket(request.spent_ms)))
+            spent_ms[TTFT] = request.spent_ms
+            allotted[TTFT] = request.budget_ms or 0.0
+        buckets = [(name[:MAX_LABEL_CHARS], histogram.bucket(ms)) for name, ms in spent_ms.items()]
         for step_s in STEPS_S:
             at_s = int(arrived_s) // step_s * step_s
             levels = [(step_s, ALL, "", at_s, "", ""), (step_s, PLACES, "", at_s, region, tier)]
@@ -82,7 +84,7 @@ class Rollup:
                 self._outcomes[(*level, outcome(request)[:MAX_LABEL_CHARS])] += 1
                 for name_and_bucket in buckets:
                     self._buckets[(*level, *name_and_bucket)] += 1
-                for name, ms in path.spent_ms.items():
+                for name, ms in spent_ms.items():
                     total = self._totals.setdefault((*level, name[:MAX_LABEL_CHARS]), [0.0] * 5)
                     share_ms = allotted.get(name, 0.0)
                     total[0] += 1
