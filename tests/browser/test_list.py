@@ -113,6 +113,8 @@ def test_list_is_usable_by_keyboard_alone(visit: Visit) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+    page.check("input[name=late]")
+    page.wait_for_function("!document.querySelector('#rows li:not(.late)')")
     page.keyboard.press("j")
     first = page.evaluate("document.activeElement.getAttribute('href')")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -125,7 +127,7 @@ def test_list_is_usable_by_keyboard_alone(visit: Visit) -> None:
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.parentElement.open") is True
     page.keyboard.press("Escape")
-    page.wait_for_url(f"{visit.url}/")
+    page.wait_for_url(f"{visit.url}/?late=1")
     page.keyboard.press("?")
     expect(page.locator("dialog#keys")).to_be_visible()
     page.keyboard.press("Escape")

@@ -192,6 +192,11 @@ if (kind === "list") {
 if (kind === "fleet") form.addEventListener("change", () => form.requestSubmit());
 listen();
 
+// Escape leads back to where the reader came from, with its filters.
+if (kind === "list" || kind === "fleet") {
+  addEventListener("pagehide", () => sessionStorage.setItem("came from", location.pathname + location.search));
+}
+
 // Keys. None is taken while somebody types.
 function stops() {
   return [...document.querySelectorAll(".rows a, details.span > summary")];
@@ -216,9 +221,7 @@ document.addEventListener("keydown", (event) => {
   const isTyping = event.target.matches("input:not([type=checkbox], [type=radio]), select, textarea");
   if (event.key === "Escape") {
     if (isTyping || (form && form.contains(event.target))) event.target.blur();
-    else if (kind === "waterfall" || kind === "missing") {
-      if (history.length > 1 && document.referrer === "") history.back(); else location.assign("/");
-    }
+    else if (kind === "waterfall" || kind === "missing") location.assign(sessionStorage.getItem("came from") || "/");
     return;
   }
   if (isTyping) return;
