@@ -96,7 +96,7 @@ container-test: ## Build the images and test the compose file (root, Debian)
 	@$(WITH_CONTROL) infra/containers/test.sh
 
 screenshots: ## Draw docs/images anew from the traces page (needs no stack)
-	@$(SETUP) --browser python -m pytest -q tests/browser --screenshots docs/images
+	@$(SETUP) --browser python -m pytest -q tests/browser/test_pictures.py --screenshots docs/images
 
 lock: ## Regenerate the locked requirements
 	@$(WITH_CONTROL) python -m sub100_bootstrap.lock

@@ -1,9 +1,5 @@
-"""Every page on a laptop and a phone, light and dark: nothing overflows, all text can be read.
+"""Every page on a laptop and a phone, light and dark: nothing overflows, all text can be read."""
 
-``--screenshots DIRECTORY`` keeps what was looked at.
-"""
-
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -50,14 +46,6 @@ def context(size: str, scheme: str) -> dict[str, Any]:
     }
 
 
-def keep(visit: Visit, request: pytest.FixtureRequest, name: str) -> None:
-    """A picture, where one was asked for."""
-    directory = request.config.getoption("--screenshots")
-    if directory:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-        visit.page.screenshot(path=Path(directory, f"{name}.png"))
-
-
 @pytest.mark.parametrize("page_name", ["list", "waterfall", "fleet"])
 @pytest.mark.parametrize(
     ("visit", "look"),
@@ -66,7 +54,7 @@ def keep(visit: Visit, request: pytest.FixtureRequest, name: str) -> None:
     ids=["-".join(look) for look in LOOKS],
 )
 def test_page_fits_and_can_be_read(
-    visit: Visit, traces: Traces, look: tuple[str, str], page_name: str, request: pytest.FixtureRequest
+    visit: Visit, traces: Traces, look: tuple[str, str], page_name: str
 ) -> None:
     request_id = traces.send(queue_ms=44.0, compute_ms=38.0, network_ms=18.0)
     page = visit.go("/")
@@ -77,7 +65,6 @@ def test_page_fits_and_can_be_read(
         visit.go("/fleet")
     else:
         expect(page.locator("#rows svg.mini .h-prefill").first).to_be_attached()
-    keep(visit, request, f"{page_name}-{'-'.join(look)}")
     scroll, width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert scroll <= width
     worst = page.evaluate(CONTRASTS)

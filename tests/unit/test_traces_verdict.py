@@ -44,7 +44,9 @@ def test_sentence_counts_all_attempts_of_the_blamed_hop() -> None:
         ("8", 1),
         ("9", 2),
     ]
-    assert verdict.notes(shown) == ["2 attempts"]
+    assert verdict.notes(shown) == []
+    in_time: dict[str, Any] = {semconv.ATTEMPTS: 2, semconv.BLAME: ""}
+    assert verdict.notes(late(lost, **in_time)) == ["2 attempts"]
 
 
 def test_sentence_says_when_the_budget_was_met() -> None:

@@ -12,7 +12,6 @@ from .store.fleet import Moment
 from .store.settling import FAILED, OK, UNBLAMED
 
 NUM_LABELS: Final = 6
-NUM_GRID: Final = 4
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,8 +156,15 @@ def _axis(fleet: Fleet, top: float) -> Axis:
         (moment_name(fleet.moments[i].at_s, fleet.step_s), (i + 0.5) / num * 100)
         for i in range(every // 2, num, every)
     ]
-    ticks = [(top * i / NUM_GRID, 100 - 100 * i / NUM_GRID) for i in range(NUM_GRID + 1)]
+    num_steps = next(n for n in (4, 5, 3) if _is_round(top / n))
+    ticks = [(top * i / num_steps, 100 - 100 * i / num_steps) for i in range(num_steps + 1)]
     return Axis(top=top, ticks=ticks, labels=labels)
+
+
+def _is_round(value: float) -> bool:
+    """One digit, or two that end in 5."""
+    digits = f"{value:.6e}".partition("e")[0].rstrip("0").replace(".", "")
+    return len(digits) == 1 or (len(digits) == 2 and digits[1] == "5")
 
 
 def _down(value: float, top: float) -> float:

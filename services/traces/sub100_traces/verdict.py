@@ -69,7 +69,7 @@ def _reasons(shown: Waterfall, rows: Sequence[Row], spent_ms: float) -> list[str
 def notes(shown: Waterfall) -> list[str]:
     """What else somebody should know before drawing conclusions."""
     found: list[str] = []
-    if shown.request is not None and shown.request.num_attempts > 1:
+    if shown.request is not None and shown.request.num_attempts > 1 and not shown.request.blame:
         found.append(f"{shown.request.num_attempts} attempts")
     cancelled = any(
         row.depth == 0 and row.span.attributes.get(semconv.CANCELLED) is True for row in shown.rows
