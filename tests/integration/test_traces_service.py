@@ -295,3 +295,84 @@ async def test_stop_writes_what_was_taken(tmp_path: Any) -> None:
     async with httpx.AsyncClient(base_url=again.url) as client:
         assert (await client.get("/r/req-1")).status_code == 200
     await again.stop()
+
+
+async def test_events_tell_of_a_request_and_end_with_the_service(
+    service: TracesService, client: httpx.AsyncClient
+) -> None:
+    exporter = Exporter(service.url, "sub100-ingress")
+    async with client.stream("GET", "/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        lines = (line async for line in stream.aiter_lines() if line.startswith("data: "))
+        before = await anext(lines)
+        send_request(exporter, exporter, "req-1")
+        async with asyncio.timeout(5):
+            assert await anext(lines) != before
+        began = time.monotonic()
+        await service.drain(5)
+        assert len([line async for line in lines]) <= 2
+    assert time.monotonic() - began < 3
+    await exporter.close()
+
+
+async def test_rows_are_sent_again_only_when_something_is_new(
+    service: TracesService, client: httpx.AsyncClient
+) -> None:
+    exporter = Exporter(service.url, "sub100-ingress")
+    send_request(exporter, exporter, "req-1")
+    rows = await eventually(client, "/rows", "h-prefill", within_s=10)  # settled: nothing more will come
+    again = await client.get("/rows", headers={"if-none-match": rows.headers["etag"]})
+    assert (again.status_code, again.text) == (304, "")
+    send_request(exporter, exporter, "req-2")
+    await eventually(client, "/rows", "req-2", within_s=5)
+    changed = await client.get("/rows", headers={"if-none-match": rows.headers["etag"]})
+    assert changed.status_code == 200
+    await exporter.close()
+
+
+async def test_list_pages_by_cursor_and_refuses_a_bad_filter(
+    service: TracesService, client: httpx.AsyncClient
+) -> None:
+    exporter = Exporter(service.url, "sub100-ingress")
+    for number in range(5):
+        send_request(exporter, exporter, f"req-{number}", tenant=f"tenant-{number % 2}")
+    await exporter.close()
+    await eventually(client, "/", "req-4", within_s=5)
+    seen: list[str] = []
+    before = 0
+    for _ in range(3):
+        page = (await client.get(f"/api/traces?limit=2&before={before}")).json()
+        seen += [item["request_id"] for item in page["requests"]]
+        before = page["before"]
+    assert (sorted(seen), before) == ([f"req-{number}" for number in range(5)], 0)
+    filtered = (await client.get("/api/traces?tenant=tenant-1&late=1&blame=prefill")).json()["requests"]
+    assert {item["tenant"] for item in filtered} == {"tenant-1"}
+    for bad in ("status=6xx", "late=2", "before=x"):
+        refused = await client.get(f"/api/traces?{bad}")
+        assert (refused.status_code, refused.json()["param"]) == (400, bad.partition("=")[0])
+    assert (await client.get("/fleet?range=1y")).status_code == 400
+
+
+async def test_fleet_page_counts_what_has_settled(service: TracesService, client: httpx.AsyncClient) -> None:
+    assert "No request ended in this range" in (await client.get("/fleet")).text
+    exporter = Exporter(service.url, "sub100-ingress")
+    send_request(exporter, exporter, "req-1")
+    await exporter.close()
+    page = await eventually(client, "/fleet", "Most blamed", within_s=10)
+    assert "Who is to blame for the 1 that missed" in page.text
+    found = (await client.get("/api/fleet?range=15m")).json()
+    assert (found["num"], found["outcomes"]) == (1, {"prefill": 1})
+
+
+async def test_waterfall_of_an_endless_trace_is_cut_and_says_so(
+    service: TracesService, client: httpx.AsyncClient
+) -> None:
+    exporter = Exporter(service.url, "sub100-ingress")
+    root = exporter.tracer.start_span("chat", attributes={semconv.REQUEST_ID: "req-1"})
+    inside = set_span_in_context(root)
+    for _ in range(1500):
+        exporter.tracer.start_span("step", inside).end()
+    root.end()
+    await exporter.close()
+    page = await eventually(client, "/r/req-1", "501 more spans", within_s=10)
+    assert page.text.count("<details") == 1000

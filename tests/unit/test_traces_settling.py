@@ -10,7 +10,9 @@ from tests.unit import traces_ledger as ledger
 from sub100_shared import semconv
 from sub100_traces.spans import Span
 from sub100_traces.store import Filter, Fleet, FleetFilter, Limits, Store
+from sub100_traces.store.facets import MAX_VALUES, OTHER
 from sub100_traces.store.settling import SETTLE_S
+from sub100_traces.summary import MAX_LABEL_CHARS
 
 NOW_S = 1_760_000_430.0
 
@@ -183,4 +185,35 @@ def test_housekeeping_keeps_the_file_within_its_size(clock: Clock) -> None:
     assert Path(store.path).stat().st_size < 6 * 2**20
     newest = store.page(Filter(), 1).requests[0]
     assert newest.request_id == "req-10000"
+    store.close()
+
+
+def test_made_up_names_fill_neither_the_filters_nor_the_rollups(store: Store, clock: Clock) -> None:
+    store.write([*ledger.hops(1), ledger.root(1)])
+    for number in range(2, 200):
+        made_up: dict[str, Any] = {
+            semconv.REGION: f"region-{number}",
+            semconv.TENANT: "x" * 5000 + str(number),
+        }
+        store.write([ledger.root(number, **made_up)])
+    settle(store, clock)
+    facets = store.facets()
+    assert len(facets["region"]) == MAX_VALUES["region"]
+    assert "eu" in facets["region"]
+    assert facets["tenant"] == ["acme", "x" * MAX_LABEL_CHARS]
+    assert fleet(store, clock, region=OTHER).num == 199 - MAX_VALUES["region"]
+    assert fleet(store, clock, region="eu").num == 1
+    assert [found.request_id for found in store.page(Filter(region="region-199"), 10).requests] == ["req-199"]
+
+
+def test_housekeeping_gives_up_rollups_when_they_alone_are_too_large(clock: Clock) -> None:
+    store = Store("", Limits(max_bytes=400_000, max_traces=5), clock)
+    for minute in range(400):
+        clock.now_s = NOW_S + 60 * minute
+        worker = f"prefill-{minute % 100}"
+        prefill = ledger.hop(minute + 1, "prefill", 6, 72, 60, worker=worker)
+        store.write([prefill, ledger.root(minute + 1)])
+        settle(store, clock)
+    assert store.page(Filter(), 1).requests[0].request_id == "req-400"
+    assert 30 < fleet(store, clock, range="3h").num < 180
     store.close()

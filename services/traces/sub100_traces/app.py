@@ -21,7 +21,7 @@ from .intake import Intake, IntakeStats
 from .pages import Pages
 from .spans import Span
 from .store import InvalidFilter, QueryTooSlow, Store, filters, fleet
-from .summary import RequestSummary
+from .summary import MAX_LABEL_CHARS, RequestSummary
 
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1000
@@ -137,7 +137,7 @@ class TracesApp:
         """One request's own part of its trace."""
 
         def load() -> tuple[Sequence[Span], str]:
-            found = self._store.request(request.path_params["request_id"])
+            found = self._store.request(request.path_params["request_id"][:MAX_LABEL_CHARS])
             return (self._store.spans(found.trace_id), found.span_id) if found is not None else ((), "")
 
         spans, span_id = await run_in_threadpool(load)

@@ -10,8 +10,8 @@ import msgspec
 
 from sub100_shared import semconv
 
-from .spans import Span, text
-from .summary import RequestSummary, duration
+from .spans import Span
+from .summary import RequestSummary, duration, label
 
 ORDER: Final = (
     semconv.HOP_NETWORK,
@@ -61,7 +61,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
 def read(span: Span) -> Hop | None:
     """The hop that ``span`` accounts for; None for every other span (a worker's own included)."""
     attributes = span.attributes
-    name, spent_ms = text(attributes, semconv.HOP), duration(attributes, semconv.SPENT_MS)
+    name, spent_ms = label(attributes, semconv.HOP), duration(attributes, semconv.SPENT_MS)
     if not name or spent_ms is None or semconv.CRITICAL not in attributes:
         return None
     return Hop(
@@ -71,7 +71,7 @@ def read(span: Span) -> Hop | None:
         allotted_ms=duration(attributes, semconv.ALLOTTED_MS),
         bus_ms=min(duration(attributes, semconv.BUS_MS) or 0.0, spent_ms),
         is_critical=attributes[semconv.CRITICAL] is True,
-        worker=text(attributes, semconv.WORKER),
+        worker=label(attributes, semconv.WORKER),
         start_ns=span.start_ns,
     )
 

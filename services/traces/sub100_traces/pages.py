@@ -20,6 +20,8 @@ from .waterfall import Waterfall
 
 MAX_INDENT: Final = 8
 """Deeper rows are not indented further: the name column is narrow on a phone."""
+MAX_ROWS: Final = 1000
+"""A waterfall with more ends in a link to all of them."""
 RULER_SHARE: Final = 1.5
 """The bars of the list end at this multiple of the budget."""
 _STATIC: Final = {"style.css": "text/css", "page.js": "text/javascript"}
@@ -82,6 +84,7 @@ class Pages:
             notes=verdict.notes(shown_),
             finish=verdict.finish(shown_),
             max_indent=MAX_INDENT,
+            max_rows=MAX_ROWS,
         )
 
     def fleet(

@@ -6,10 +6,13 @@ import msgspec
 
 from sub100_shared import semconv
 
-from .spans import Span, number, text
+from .spans import Attributes, Span, number, text
 
 MAX_MS: Final = 86_400_000.0
 """Longer durations are some clock's accident; they would only spoil the rulers."""
+
+MAX_LABEL_CHARS: Final = 128
+"""Ids and names are cut to this; ours are far shorter."""
 
 
 class RequestSummary(msgspec.Struct, frozen=True):
@@ -66,7 +69,7 @@ def summarise(span: Span) -> RequestSummary | None:
     several requests.
     """
     attributes = span.attributes
-    request_id = text(attributes, semconv.REQUEST_ID)
+    request_id = label(attributes, semconv.REQUEST_ID)
     if not request_id or semconv.HOP in attributes:
         return None
     status = number(attributes, semconv.HTTP_STATUS)
@@ -78,21 +81,25 @@ def summarise(span: Span) -> RequestSummary | None:
         span_id=span.span_id,
         start_ns=span.start_ns,
         duration_ms=min(span.duration_ms, MAX_MS),
-        tenant=text(attributes, semconv.TENANT),
-        model=text(attributes, semconv.MODEL),
-        region=text(attributes, semconv.REGION),
-        tier=text(attributes, semconv.TIER),
+        tenant=label(attributes, semconv.TENANT),
+        model=label(attributes, semconv.MODEL),
+        region=label(attributes, semconv.REGION),
+        tier=label(attributes, semconv.TIER),
         status=int(status) if status is not None and 0 <= status < 1000 else None,
         ttft_ms=duration(attributes, semconv.TTFT_MS),
         budget_ms=duration(attributes, semconv.BUDGET_TOTAL_MS),
-        blame=text(attributes, semconv.BLAME),
-        error=text(attributes, semconv.CODE) or ("error" if span.is_error else ""),
+        blame=label(attributes, semconv.BLAME),
+        error=label(attributes, semconv.CODE) or ("error" if span.is_error else ""),
         network_ms=duration(attributes, semconv.NETWORK_MS) or 0.0,
         num_attempts=int(min(max(attempts, 0), 1000)),
     )
 
 
-def duration(attributes: dict[str, object], name: str) -> float | None:
+def label(attributes: Attributes, name: str) -> str:
+    return text(attributes, name)[:MAX_LABEL_CHARS]
+
+
+def duration(attributes: Attributes, name: str) -> float | None:
     """Milliseconds in 0..MAX_MS, or None: a negative or absurd one is somebody's broken clock."""
     value = number(attributes, name)
     return value if value is not None and 0 <= value <= MAX_MS else None

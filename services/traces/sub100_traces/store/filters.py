@@ -10,7 +10,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-MAX_TEXT_CHARS: Final = 128
+from ..summary import MAX_LABEL_CHARS
+
+MAX_TEXT_CHARS: Final = MAX_LABEL_CHARS
 FAILED: Final = "failed"
 STATUSES: Final = ("2xx", "4xx", "5xx", FAILED)
 _FACETS: Final = ("tenant", "region", "tier", "blame")

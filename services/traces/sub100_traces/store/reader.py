@@ -18,7 +18,6 @@ from .schema import SPANS, SUMMARIES, connect
 
 NUM_CONNECTIONS: Final = 4
 MAX_QUERY_S: Final = 5.0
-MAX_FACET_VALUES: Final = 200
 _STEPS_PER_CHECK: Final = 50_000
 
 _decode_attributes: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -95,14 +94,11 @@ class Reader:
         ]
 
     def facets(self) -> dict[str, list[str]]:
-        """The values that filters may offer, by kind, in alphabetical order; the most recent if they are
-        many."""
+        """The values that filters may offer, by kind, in alphabetical order."""
         found: dict[str, list[str]] = {}
-        for kind, value in self._query("SELECT kind, value FROM facets ORDER BY kind, seen_s DESC"):
-            values = found.setdefault(kind, [])
-            if len(values) < MAX_FACET_VALUES:
-                values.append(value)
-        return {kind: sorted(values) for kind, values in found.items()}
+        for kind, value in self._query("SELECT kind, value FROM facets ORDER BY kind, value"):
+            found.setdefault(kind, []).append(value)
+        return found
 
     def fleet(self, wanted: fleet.FleetFilter, now_s: float) -> fleet.Fleet:
         with self._connection() as database:

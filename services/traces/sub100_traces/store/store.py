@@ -17,9 +17,10 @@ import msgspec
 from sub100_shared import semconv
 
 from .. import hops
-from ..spans import Span, text
-from ..summary import RequestSummary, summarise
+from ..spans import Span
+from ..summary import MAX_LABEL_CHARS, RequestSummary, label, summarise
 from . import settling
+from .facets import Facets
 from .reader import Reader
 from .schema import (
     ADD_REQUEST,
@@ -41,8 +42,10 @@ MAX_SPANS_PER_TRACE: Final = 4096
 MAX_DROPPED_TRACES: Final = 2000
 """Dropped in one transaction, so that a full store does not hold up what comes in."""
 
+MIN_TRACES: Final = 1000
+"""If the file is too large with fewer, then it is the rollups that are."""
+
 _FACET_KINDS: Final = ("tenant", "region", "tier", "blame")
-_ADD_FACET: Final = "INSERT INTO facets VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET seen_s = excluded.seen_s"
 _ADD_WORKER: Final = """
 INSERT OR IGNORE INTO request_workers
     SELECT ?, requests.seq FROM requests WHERE trace_seq = ? AND span_id = ?
@@ -85,6 +88,7 @@ class Store(Reader):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
                 self._writer = opened.enter_context(contextlib.closing(connect(path)))
                 prepare(self._writer)
+                self._facets = Facets(self._writer)
                 super().__init__(path)
                 opened.callback(super().close)
             except WrongVersion as error:
@@ -109,7 +113,6 @@ class Store(Reader):
             traces.setdefault(span.trace_id, []).append(span)
         now_s = self._clock()
         num_kept = 0
-        facets: set[tuple[str, str]] = set()
         with _transaction(self._writer) as database:
             for trace_id, group in traces.items():
                 added = database.execute(ADD_TRACE, (trace_id, len(group), int(now_s)))
@@ -118,15 +121,14 @@ class Store(Reader):
                 kept = group[:room]
                 database.executemany(ADD_SPAN, [_span_row(seq, span) for span in kept])
                 num_kept += len(kept)
-                self._add_requests(database, seq, kept, now_s, facets)
-            database.executemany(_ADD_FACET, [(*facet, int(now_s)) for facet in facets])
+                self._add_requests(database, seq, kept, now_s)
         return num_kept
 
     def keep_house(self) -> House:
         """Settle what is due and drop what is too much, a bounded part of it."""
         now_s = self._clock()
         with _transaction(self._writer) as database:
-            num_settled = settling.settle(database, now_s - settling.SETTLE_S)
+            num_settled = settling.settle(database, self._facets, now_s - settling.SETTLE_S)
             num_dropped = self._drop(database, now_s)
             is_large = _num_bytes(database) > self._limits.max_bytes
         is_more = num_settled == settling.MAX_SETTLED or num_dropped == MAX_DROPPED_TRACES
@@ -140,22 +142,23 @@ class Store(Reader):
         seq: int,
         spans: Sequence[Span],
         now_s: float,
-        facets: set[tuple[str, str]],
     ) -> None:
         for found in filter(None, map(summarise, spans)):
             database.execute(ADD_REQUEST, _request_row(seq, found, now_s))
-            facets.update((kind, value) for kind in _FACET_KINDS if (value := getattr(found, kind)))
+            for kind in _FACET_KINDS:
+                if value := getattr(found, kind):
+                    self._facets.seen(database, kind, value, int(now_s))
             workers = "SELECT json_extract(attributes, ?) FROM spans WHERE trace_seq = ? AND parent_id = ?"
             for [worker] in database.execute(
                 workers, (f'$."{semconv.WORKER}"', seq, found.span_id)
             ).fetchall():
                 if isinstance(worker, str) and worker:
-                    database.execute(_ADD_WORKER, (worker, seq, found.span_id))
+                    database.execute(_ADD_WORKER, (worker[:MAX_LABEL_CHARS], seq, found.span_id))
         for span in spans:
-            worker = text(span.attributes, semconv.WORKER)
+            worker = label(span.attributes, semconv.WORKER)
             if worker and hops.read(span) is not None:
                 database.execute(_ADD_WORKER, (worker, seq, span.parent_id))
-                facets.add(("worker", worker))
+                self._facets.seen(database, "worker", worker, int(now_s))
 
     def _drop(self, database: sqlite3.Connection, now_s: float) -> int:
         """Returns how many of the oldest traces were dropped, at most MAX_DROPPED_TRACES."""
@@ -176,8 +179,23 @@ class Store(Reader):
             self._drop_oldest(database, num)
         if now_s >= self._forgets_at_s:
             self._forgets_at_s = now_s + min(STEPS_S)
-            _forget(database, cutoff_s)
+            is_crowded = num_large and high - low < MIN_TRACES
+            self._forget(database, max(cutoff_s, now_s - 3600.0) if is_crowded else cutoff_s)
         return num
+
+    def _forget(self, database: sqlite3.Connection, cutoff_s: float) -> None:
+        """Drop the rollups of steps that began before ``cutoff_s``, and names to filter by not seen since."""
+        keys = [
+            (step_s, level, worker, cutoff_s)
+            for step_s in STEPS_S
+            for level, workers in ((ALL, [""]), (PLACES, [""]), (WORKERS, self._facets.workers()))
+            for worker in workers
+        ]
+        for table in ROLLUPS:
+            database.executemany(
+                f"DELETE FROM {table} WHERE step_s = ? AND level = ? AND worker = ? AND at_s < ?", keys
+            )
+        self._facets.forget(database, cutoff_s)
 
     def _drop_oldest(self, database: sqlite3.Connection, num: int) -> None:
         [last] = database.execute(
@@ -188,19 +206,6 @@ class Store(Reader):
         database.execute(f"DELETE FROM request_workers WHERE request_seq IN ({gone})", (last,))
         database.execute("DELETE FROM requests WHERE trace_seq <= ?", (last,))
         database.execute("DELETE FROM traces WHERE seq <= ?", (last,))
-
-
-def _forget(database: sqlite3.Connection, cutoff_s: float) -> None:
-    """Drop the rollups of steps that began before ``cutoff_s``, and values to filter by not seen since."""
-    workers = "SELECT '' UNION ALL SELECT value FROM facets WHERE kind = 'worker'"
-    for table in ROLLUPS:
-        for step_s in STEPS_S:
-            database.execute(
-                f"DELETE FROM {table} WHERE step_s = ? AND level IN ({ALL}, {PLACES}, {WORKERS}) "
-                f"AND worker IN ({workers}) AND at_s < ?",
-                (step_s, cutoff_s),
-            )
-    database.execute("DELETE FROM facets WHERE seen_s < ?", (cutoff_s,))
 
 
 def _num_bytes(database: sqlite3.Connection) -> int:
