@@ -65,6 +65,9 @@ eval-cache: ## Measure the semantic cache's true and false hits on labelled pair
 bench-cache: ## Measure what exact and semantic hits take, and what a cache that is off or dead costs
 	@$(WITH_CONTROL) python -m bench.cache
 
+bench-overlap: ## Measure what a look-up beside the dispatch costs a miss and saves a hit
+	@$(WITH_CONTROL) python -m bench.overlap
+
 bench-long: ## Measure what a 100k-token prompt costs its neighbours at ingress
 	@$(WITH_CONTROL) python -m bench.long_prompt
 

@@ -30,7 +30,12 @@ HOP_CACHE: Final = "cache"
 HOP_SCHEDULE: Final = "schedule"
 HOP_PREFILL: Final = "prefill"
 HOP_DECODE: Final = "decode"
+HOP_LEAD: Final = "lead"
+"""The dispatch waited for a look-up that had not answered when it left."""
+
 HOP_JOIN: Final = "join"
+"""Another request's generation was waited for."""
+
 
 # attributes
 REQUEST_ID: Final = "sub100.request_id"

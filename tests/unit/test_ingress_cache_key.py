@@ -123,6 +123,13 @@ def test_question_is_the_last_text_of_the_last_user_turn() -> None:
     assert whole(chat(messages=[USER, {"role": "assistant", "content": "Yes."}])).question == ""
 
 
+def test_text_is_no_question_and_counts_in_the_exact_key_all_the_same() -> None:
+    long, longer = (whole(chat(messages=[{"role": "user", "content": "x" * size}])) for size in (2001, 2002))
+    assert long.question == longer.question == ""
+    assert long.scope == longer.scope
+    assert long.digest != longer.digest
+
+
 def test_question_of_an_answer_with_a_shape_is_not_asked() -> None:
     shaped = whole(chat(response_format={"type": "json_object"}))
     assert shaped.question == ""

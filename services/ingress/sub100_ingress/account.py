@@ -11,6 +11,7 @@ from sub100_shared.ledger import Ledger
 
 from .exchange import CacheFacts, Exchange
 
+_EXACT: Final = "exact"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -68,7 +69,7 @@ def cache_headers(ex: Exchange) -> list[tuple[bytes, bytes]]:
     headers = [(b"x-sub100-cache", facts.outcome.encode())]
     if facts.age_s is not None:
         headers.append((b"age", str(int(facts.age_s)).encode()))
-    if facts.similarity is not None and facts.similarity < 1:
+    if facts.similarity is not None and facts.outcome != _EXACT:
         headers.append((b"x-sub100-similarity", f"{facts.similarity:.4f}".encode()))
     return headers
 

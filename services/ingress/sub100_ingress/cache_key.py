@@ -23,6 +23,9 @@ from .openai_request import GenerationRequest
 _VERSION: Final = 2
 """Raise it when the meaning of a key changes; old entries are then never found again."""
 
+MAX_QUESTION_CHARS: Final = 2_000
+"""Longer ones are texts, which no encoder takes in whole: not worth their bytes on the bus."""
+
 _DELIVERY_FIELDS: Final = frozenset({"stream", "include_usage"})
 """Fields that change how an answer is delivered, not what it says."""
 
@@ -45,7 +48,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 class CacheKey(msgspec.Struct, frozen=True, kw_only=True):
     """``question`` is empty when the semantic tier must not be asked: the tenant does not want it, there is
-    no question, or the answer has a shape. Hashes have 32 bytes."""
+    no question, a very long one, or the answer has a shape. Hashes have 32 bytes."""
 
     digest: bytes
     scope: bytes
@@ -68,7 +71,9 @@ def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -
         fields["messages"], question = _split_tail(request.messages)
     scope = sha256(_encode([_VERSION, tenant.name, model_revision, fields])).digest()
     digest = sha256(scope + question.encode()).digest()
-    is_semantic = tenant.semantic and request.sampling.structured is None
+    is_semantic = (
+        tenant.semantic and request.sampling.structured is None and len(question) <= MAX_QUESTION_CHARS
+    )
     return CacheKey(digest=digest, scope=scope, question=question if is_semantic else "")
 
 

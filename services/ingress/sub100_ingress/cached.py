@@ -135,7 +135,10 @@ class CachedAnswers:
         prompt = await self._preparer.prepare(run, body_bytes)
         lead_ms = self._lead_ms(run) - (run.ledger.elapsed_ms() - left_ms)
         if lead_ms > 0 and not lookup.done():
+            hop = run.ledger.open(semconv.HOP_LEAD)
             await asyncio.wait({lookup}, timeout=lead_ms / 1e3)
+            run.ledger.close(hop)
+            hop.is_unused = lookup.done()  # then the wait is the look-up's own
         run.cache = MISS
         await self._generator.run(run, prompt, flight)
 
