@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from tests.unit import traces_ledger as ledger
 
 from sub100_shared import semconv
@@ -106,3 +107,17 @@ def test_worker_that_outlasts_its_hop_is_not_taken_for_skewed() -> None:
     origin = {"service": "sub100-prefill", "instance": "prefill-2"}
     shown = late(ledger.span(1, 50, 7, 90, parent=9, name="prefill.process", **origin))
     assert shown.max_shift_ms == 0
+
+
+def test_hop_that_goes_on_after_the_first_token_counts_only_up_to_it() -> None:
+    """Decode alone: one job prefills and streams, so its span is longer than what it spent of the budget."""
+    hop = ledger.hop(1, "prefill", 6, 72, 60, worker="decode-1", span_number=9)
+    longer = msgspec.structs.replace(hop, end_ns=hop.end_ns + 300 * ledger.MS)
+    shown = waterfall.build([ledger.root(1), longer])
+    assert [(piece.hop, piece.end_ms - piece.start_ms) for piece in shown.path] == [
+        ("network", 30),
+        ("ingress", 6),
+        ("prefill", 72),
+        ("ingress", 3),
+    ]
+    assert shown.rows[1].own_ms == (36.25, 71.5)

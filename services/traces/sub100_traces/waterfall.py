@@ -13,7 +13,7 @@ import msgspec
 from sub100_shared import semconv
 
 from . import clocks, hops
-from .spans import Span, text
+from .spans import Span
 from .summary import RequestSummary, summarise
 
 FIRST_TOKEN_SHARE: Final = 72.0
@@ -49,13 +49,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worker(self) -> str:
-        return text(self.span.attributes, semconv.WORKER)
+        """The worker that a hop went to. A scheduler's span names the one that it chose: not this."""
+        return self.account.worker if self.account is not None else ""
 
     @property
     def own_ms(self) -> tuple[float, float]:
         """Start and width of the callee's own time inside a hop: the bus's is split before and after it."""
-        bus_ms = min(self.account.bus_ms, self.duration_ms) if self.account is not None else 0.0
-        return self.offset_ms + bus_ms / 2, self.duration_ms - bus_ms
+        if self.account is None:
+            return self.offset_ms, self.duration_ms
+        return self.offset_ms + self.account.bus_ms / 2, self.account.spent_ms - self.account.bus_ms
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,9 +222,10 @@ def _path(rows: Sequence[Row], request: RequestSummary | None) -> list[Segment]:
     at_ms = request.network_ms
     if at_ms:
         pieces.append(Segment(hop=semconv.HOP_NETWORK, start_ms=0.0, end_ms=at_ms))
-    for row in sorted((row for row in rows if row.is_critical), key=lambda row: row.offset_ms):
+    critical = [(row, row.account) for row in rows if row.account is not None and row.is_critical]
+    for row, account in sorted(critical, key=lambda pair: pair[0].offset_ms):
         start_ms = min(max(row.offset_ms, at_ms), end_ms)
-        stop_ms = min(max(row.offset_ms + row.duration_ms, start_ms), end_ms)
+        stop_ms = min(max(row.offset_ms + account.spent_ms, start_ms), end_ms)
         if start_ms > at_ms:
             pieces.append(Segment(hop=semconv.HOP_INGRESS, start_ms=at_ms, end_ms=start_ms))
         pieces.append(Segment(hop=row.hop, start_ms=start_ms, end_ms=stop_ms))

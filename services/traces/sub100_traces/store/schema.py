@@ -29,8 +29,8 @@ CREATE TABLE requests (
 );
 CREATE INDEX requests_by_id ON requests (request_id);
 CREATE INDEX requests_by_tenant ON requests (tenant);
-CREATE INDEX requests_late ON requests (blame) WHERE is_late = 1;
-CREATE INDEX requests_failed ON requests (status) WHERE error != '';
+CREATE INDEX requests_late ON requests (seq) WHERE is_late = 1;
+CREATE INDEX requests_failed ON requests (seq) WHERE error != '';
 CREATE INDEX requests_unsettled ON requests (arrived_s) WHERE path IS NULL;
 CREATE TABLE request_workers (
     worker TEXT, request_seq INTEGER, PRIMARY KEY (worker, request_seq)
