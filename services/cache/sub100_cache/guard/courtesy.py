@@ -286,6 +286,9 @@ _THANKS: Final = frozenset({("thanks",), ("thank", "you"), ("thx",), ("danke",),
 _HOLDS_ON: Final = lexicon.CLAUSE_OPENERS | {"of", "and", "or", "is", "say", "best", "kind", "my"}
 
 
+_MAX_COURTESIES: Final = 6
+
+
 def without_courtesy(tokens: list[Token]) -> list[Token]:
     """Articles are gone already."""
     if any(token.text in lexicon.WORD_TALK for token in tokens):
@@ -295,7 +298,10 @@ def without_courtesy(tokens: list[Token]) -> list[Token]:
         is_filler = token.text == "exactly" and found and found[-1].text in lexicon.WH_WORDS
         if token.text not in _COURTEOUS and not is_filler:
             found.append(token)
-    while (shorter := _without_end(_without_start(found))) != found:
+    for _ in range(_MAX_COURTESIES):
+        shorter = _without_end(_without_start(found))
+        if len(shorter) == len(found):
+            break
         found = shorter
     return found
 

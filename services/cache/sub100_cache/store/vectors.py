@@ -84,7 +84,9 @@ class VectorIndex:
         definition = IndexDefinition(prefix=[self._prefix], index_type=IndexType.HASH)  # type: ignore[no-untyped-call]
         try:
             await self._commands.run(self._index.create_index(fields, definition=definition), WRITE_TIMEOUT_S)
-            _log.info("vector index made", extra={"index": self._name})
+            _log.info(
+                "vector index made: vectors of any other embedder are not used", extra={"index": self._name}
+            )
         except StoreUnavailable:
             return
         except ResponseError as error:
