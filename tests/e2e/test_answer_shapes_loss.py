@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, LiveStream, post
-from tests.e2e.system import ENGINE, MODEL, PATIENT, log_of
+from tests.e2e.system import ENGINE, MODEL, PATIENT, log_of, sim_only
 from tests.stack import Replica, Stack, running_stack
 
 pytestmark = pytest.mark.timeout(400)
@@ -133,6 +133,25 @@ def test_client_that_leaves_frees_every_choice(slow: Stack, bus: BusWatch) -> No
         for _ in range(8):
             stream.next_text()
     bus.wait_idle("prefill-1", "decode-1", "decode-2")
+
+
+@sim_only
+def test_several_answers_that_nobody_can_go_on_with_end_in_one_error_event(slow: Stack) -> None:
+    """A04 (b): no answer gets a finish reason, and nothing follows the error."""
+    workers = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
+    with LiveStream(slow.url, BODY | STREAM | {"n": 2}, slow.keys["plain"], timeout_s=60) as stream:
+        stream.next_text()
+        for worker in workers:
+            worker.signal(signal.SIGKILL)
+        try:
+            *events, last = stream.rest()
+        finally:
+            for worker in workers:
+                revive(slow, worker)
+    assert last["error"]["type"] == "server_error"
+    chunks = [event for event in events if isinstance(event, dict)]
+    assert not [c for chunk in chunks for c in chunk["choices"] if c["finish_reason"]]
+    assert DONE not in events
 
 
 def test_json_is_valid_after_a_loss(slow: Stack, bus: BusWatch) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sub100_ingress import json_schema, structured
+from sub100_ingress import json_schema, repetition, structured
 from sub100_ingress.openai_request import parse_chat
 from sub100_proto.sampling import Structured
 from sub100_shared.errors import ClientError
@@ -83,6 +83,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (openai({"enum": []}), "response_format.json_schema.schema"),
     (openai({"type": "array", "maxItems": 10**9}), "response_format.json_schema.schema"),
     (openai({"type": "string", "minLength": -1}), "response_format.json_schema.schema"),
+    (openai({"type": "string", "maxLength": 2000}), "response_format.json_schema.schema"),
+    (openai({"properties": {f"p{i}": {} for i in range(501)}}), "response_format.json_schema.schema"),
+    (
+        openai({"properties": {f"p{i}": {"type": "string", "maxLength": 100} for i in range(11)}}),
+        "response_format.json_schema.schema",
+    ),
+    (openai({"type": "string", "pattern": "((a{100}){100}){100}"}), "response_format.json_schema.schema"),
+    ({"guided_regex": ".{1000}.{1000}"}, "guided_regex"),
+    ({"guided_regex": "a{99999999999999999999}"}, "guided_regex"),
+    ({"guided_grammar": 'root ::= ("a"{100}){100}'}, "guided_grammar"),
     (openai({"$ref": "#"}), "response_format.json_schema.schema"),
     (openai({"anyOf": [{"type": "null"}, {"$ref": "#"}]}), "response_format.json_schema.schema"),
     (
@@ -121,6 +131,21 @@ def test_recursion_through_a_value_is_a_schema() -> None:
     assert structured.read(openai(tree))[0] is not None
     linked = {"$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}}}}, "$ref": "#/$defs/node"}
     assert structured.read(openai(linked))[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("abc", 1),
+        ("[0-9]{3}-[0-9]{4}", 7),
+        (r"(\w+\s){200}", 200),
+        ("([0-9]{3}){4}(abc){5}", 60),
+        ("a{2,}b{,9}", 11),
+        ("{}", 1),
+    ],
+)
+def test_weight_adds_counts_and_multiplies_those_of_groups(expression: str, expected: int) -> None:
+    assert repetition.weight(expression) == expected
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -12,10 +12,15 @@ import msgspec
 
 from sub100_shared.errors import ClientError
 
+from . import repetition
+
 MAX_BYTES: Final = 65_536
 MAX_DEPTH: Final = 24
 """Objects and lists within one another; a property's own schema is two deeper."""
 MAX_ENUM: Final = 2000
+MAX_PROPERTIES: Final = 500
+MAX_CHARS: Final = 1024
+"""Of all strings whose length is bounded: each may be that long in so many ways, which an engine lists."""
 MAX_COUNT: Final = 10_000
 """Of ``minItems``, ``maxLength`` and their kind: a grammar repeats itself that often."""
 
@@ -52,6 +57,7 @@ def checked(schema: Any, at: str) -> str:
     parts = list(_parts(schema))
     for part in parts:
         _check_part(part, at)
+    _check_weight(parts, at)
     if _has_circle(parts, schema, at):
         raise _invalid(at, "the schema refers to itself without a value between")
     return spec.decode()
@@ -101,6 +107,18 @@ def _check_part(part: Mapping[str, Any], at: str) -> None:
     values = part.get("enum", [None])
     if not isinstance(values, list) or not 1 <= len(values) <= MAX_ENUM:
         raise _invalid(at, f"enum takes 1 to {MAX_ENUM} values")
+
+
+def _check_weight(parts: list[Mapping[str, Any]], at: str) -> None:
+    """What an engine must spell out, over the whole schema."""
+    if sum(len(part.get("properties", ())) for part in parts) > MAX_PROPERTIES:
+        raise _invalid(at, f"the schema has more than {MAX_PROPERTIES} properties")
+    if sum(max(part.get("minLength", 0), part.get("maxLength", 0)) for part in parts) > MAX_CHARS:
+        raise _invalid(at, f"the lengths of the schema's strings add up to more than {MAX_CHARS}")
+    patterns = [part["pattern"] for part in parts if isinstance(part.get("pattern"), str)]
+    patterns += [pattern for part in parts for pattern in part.get("patternProperties", ())]
+    if sum(map(repetition.weight, patterns)) > repetition.MAX_WEIGHT:
+        raise _invalid(at, "the schema's patterns repeat themselves too often")
 
 
 def _has_circle(parts: list[Mapping[str, Any]], root: Mapping[str, Any], at: str) -> bool:

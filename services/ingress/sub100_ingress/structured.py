@@ -13,7 +13,7 @@ import msgspec
 from sub100_proto.sampling import Structured
 from sub100_shared.errors import ClientError
 
-from . import json_schema
+from . import json_schema, repetition
 
 MAX_PATTERN_CHARS: Final = 4096
 MAX_GRAMMAR_CHARS: Final = 16_384
@@ -119,6 +119,8 @@ def _text(value: Any, at: str, limit: int) -> str:
         raise ClientError("invalid_type", f"{at} must be a string", param=at)
     if not value.strip() or len(value) > limit or "\0" in value:
         raise _invalid(at, f"{at} must have 1 to {limit} characters and no NUL")
+    if repetition.weight(value) > repetition.MAX_WEIGHT:
+        raise _invalid(at, f"{at} repeats itself too often")
     return value
 
 
