@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
@@ -239,11 +240,19 @@ def uses_containers() -> bool:
     return os.environ.get("SUB100_TEST_BACKEND", "local") == "docker"
 
 
+_PORTS: Final = range(16_000, 32_000)
+_PORT_TRIES: Final = 100
+
+
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that was free a moment ago, below those that the kernel gives to outgoing connections: a server
+    that is restarted finds it free again."""
+    chance = random.SystemRandom()  # tests and other processes may have seeded the shared one
+    for port in chance.sample(_PORTS, _PORT_TRIES):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ServerUnavailable(f"none of {_PORT_TRIES} ports is free")
 
 
 def redisearch_module() -> str:
