@@ -23,8 +23,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--screenshots", default="", help="a directory for pictures of the traces pages")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """No longer than a module: while Playwright's blocking interface is open its event loop counts as running
+    in this thread, and no other module's asynchronous test could run."""
     where = os.environ.get(VARIABLE, "")
     if where == "none":
         pytest.skip(f"{VARIABLE}=none")
