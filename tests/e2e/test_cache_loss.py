@@ -27,7 +27,7 @@ def ask(stack: Stack, question: str) -> Answer:
         "messages": [{"role": "user", "content": question}],
         "temperature": 0,
         "max_tokens": 100,
-        "stop": [" ", "e", "a", "\ufffd"],
+        "stop": ["e", "a", "o", "\ufffd"],
     }
     answer = post(stack.url, body, stack.keys["demo"], timeout_s=10)
     assert answer.status == 200, answer.body
