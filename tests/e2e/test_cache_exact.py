@@ -26,8 +26,8 @@ def stop(stack: Stack) -> str:
 
 
 def ending(stack: Stack) -> str:
-    """The commonest letter of a long answer: nearly every answer meets it, after the blank that they all begin
-    with (an answer that ends before it has begun is not kept)."""
+    """The commonest letter of a long answer: nearly every answer meets it, and after the blank that they all
+    begin with (an answer that ends before it has begun is not kept)."""
     body = {"model": MODEL, "messages": [{"role": "user", "content": "x"}], "temperature": 0}
     text = post(stack.url, body | {"max_tokens": 64, "ignore_eos": True}, stack.keys["plain"]).json["choices"]
     found: str = text[0]["message"]["content"]
