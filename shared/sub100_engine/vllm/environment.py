@@ -30,6 +30,8 @@ def prepare(config: VllmConfig, runtime_dir: Path) -> None:
     if config.is_local:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ["OMP_NUM_THREADS"] = str(config.num_threads)
+    # n-gram look-up is numba's, which sets OpenMP's threads for all: one-token steps took 4 times as long
+    os.environ["NUMBA_NUM_THREADS"] = str(config.num_threads)
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # a fork would copy our threads' locks
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"  # the runner that runner_patch knows
     os.environ["VLLM_RPC_BASE_PATH"] = str(runtime_dir)  # vLLM's own sockets are swept with ours
