@@ -27,6 +27,7 @@ run "long tests, control environment" longs "$SUB100_CONTROL_PYTHON" "not vllm" 
 run "long tests, engine environment" longs "$SUB100_ENGINE_PYTHON" "vllm" tests/e2e tests/chaos
 run "bench" make --no-print-directory bench
 run "long prompts" make --no-print-directory bench-long
+run "traces store" make --no-print-directory bench-traces
 run "slo" make --no-print-directory slo
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     run "containers" make --no-print-directory container-test
