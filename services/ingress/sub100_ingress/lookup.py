@@ -106,10 +106,11 @@ class CacheClient:
         return _UNAVAILABLE
 
     async def fill(self, ex: Exchange, key: CacheKey, generation: bytes) -> None:
-        """Offer a finished answer. Only ``stop`` answers with text: never cut, failed or cancelled ones.
+        """Offer a finished answer. Only ``stop`` answers: never cut, failed or cancelled ones, nor an empty
+        one, unless the client's own stop strings may have emptied it.
 
         ``generation`` is the look-up's. Whether an empty one may fill is the cache's decision."""
-        if ex.finish_reason != "stop" or ex.code or not ex.pieces:
+        if ex.finish_reason != "stop" or ex.code or not (ex.pieces or ex.request.stops):
             return
         answer = CachedAnswer(
             model=ex.request.model,
