@@ -2,8 +2,9 @@
 
 One client asks in turns, so that a noisy moment hits all kinds alike; real NATS, Redis, HTTP and embedder, a
 simulated engine. ``empty`` is a bare SSE server behind the same client: what a hit costs lies above it.
-Semantic hits search ``--entries`` vectors, all in the asker's own partition, and each question is asked
-once, so that none is embedded from memory; the embedder alone is timed on the same questions in between.
+Semantic hits search an index of ``--entries`` vectors, ``--own`` of them in the asker's own partition (a
+scope of one tenant: only these are compared). Each question is asked once, so that none is embedded from
+memory; the embedder alone is timed on the same questions in between.
 For the last part the engine takes no time and no question was ever asked: ``off`` (the tenant has no cache),
 ``miss``, ``lost`` (the cache service runs, Redis does not) and ``dead`` (no cache service runs).
 """
@@ -77,8 +78,8 @@ async def until(client: StreamClient, content: str, tier: str) -> Sample:
     return sample
 
 
-async def fill_index(url: str, num: int) -> int:
-    """Vectors of nobody's questions in the partition of those that are there; how many it has then."""
+async def fill_index(url: str, num: int, num_own: int) -> int:
+    """Vectors of nobody's questions, ``num_own`` in the partition of those that are there; how many then."""
     redis: Redis = Redis.from_url(url)
     key = await anext(redis.scan_iter(match="sub100:cache:vec:*", count=1000))
     fields: Any = await redis.hgetall(key)
@@ -90,7 +91,9 @@ async def fill_index(url: str, num: int) -> int:
         pipe = redis.pipeline(transaction=False)
         for row, vector in enumerate(vectors):
             content: dict[Any, Any] = {
-                PARTITION_FIELD: fields[PARTITION_FIELD.encode()],
+                PARTITION_FIELD: fields[PARTITION_FIELD.encode()]
+                if start + row < num_own
+                else f"{(start + row) % 100:064x}",
                 VECTOR_FIELD: vector.tobytes(),
             }
             pipe.hset(f"{prefix}:{start + row:064x}", mapping=content)
@@ -100,12 +103,12 @@ async def fill_index(url: str, num: int) -> int:
     return len(names)
 
 
-async def fill(stack: Stack, asked: list[str], num_entries: int) -> int:
+async def fill(stack: Stack, asked: list[str], num_entries: int, num_own: int) -> int:
     client = StreamClient("127.0.0.1", stack.port, "/v1/chat/completions", stack.keys["near"])
     for question in asked:
         await until(client, f"How do I {question}?", "cache_exact")
     await client.close()
-    return await fill_index(stack.redis.url, num_entries)
+    return await fill_index(stack.redis.url, num_entries, num_own)
 
 
 def slow_down(stack: Stack) -> None:
@@ -186,6 +189,7 @@ async def paired(stack: Stack, name: str, rounds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--own", type=int, default=10_000)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -195,9 +199,12 @@ def main() -> None:
         model = make(Path(directory) / "tiny")
         with running_stack(model, env=EMBEDDER) as stack, bare_server() as bare_port:
             asked = list(itertools.islice(questions(), options.questions))
-            num_vectors = uvloop.run(fill(stack, asked, options.entries))
+            num_vectors = uvloop.run(fill(stack, asked, options.entries, options.own))
             slow_down(stack)
-            found = uvloop.run(hits(stack, bare_port, asked)) | {"vectors": num_vectors}
+            found = uvloop.run(hits(stack, bare_port, asked)) | {
+                "vectors": num_vectors,
+                "own": options.own,
+            }
         with running_stack(model, env=EMBEDDER) as stack:
             added["miss"] = uvloop.run(paired(stack, "miss", options.rounds))
             stack.redis.kill()

@@ -1,6 +1,7 @@
 """The vector index: the nearest questions within one partition.
 
-FLAT with a TAG filter: exact, and quicker under a filter than HNSW at the sizes of a cache. The index is
+FLAT with a TAG filter: exact, and quicker under a filter than HNSW at the sizes of a cache. Only the vectors
+of the partition are compared (ADHOC_BF): Redis's own choice took up to half as long again. The index is
 made anew whenever Redis has lost it, and Redis then fills it from the vectors that are still there.
 """
 
@@ -41,7 +42,8 @@ class VectorIndex:
         self._prefix = vector_prefix(self.space)
         self._name = f"{_INDEX_PREFIX}{self.space}"
         self._index = commands.client.ft(self._name)
-        self._query = f"(@{PARTITION_FIELD}:{{%s}})=>[KNN %d @{VECTOR_FIELD} $vector AS {_DISTANCE}]"
+        nearest = f"KNN %d @{VECTOR_FIELD} $vector HYBRID_POLICY ADHOC_BF AS {_DISTANCE}"
+        self._query = f"(@{PARTITION_FIELD}:{{%s}})=>[{nearest}]"
         self.problem = "not made yet"
         """Why no search is possible; empty when one is."""
 
