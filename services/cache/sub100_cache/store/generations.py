@@ -27,7 +27,6 @@ from .entries import DIGEST_BYTES, Entry, Kept, generations_key, generations_pat
 MAX_MARKS: Final = 4096
 """Fields of a record. One that grows over it is replaced by a single mark of the whole tenant."""
 
-_SCAN_COUNT: Final = 500
 _TOKEN: Final = struct.Struct(">QQ")
 
 
@@ -161,14 +160,9 @@ class Generations:
 
     async def forget_all(self) -> None:
         """Make everything of every tenant unreadable: each record begins anew."""
-        cursor = 0
-        while True:
-            scan = self._commands.client.scan(cursor, match=generations_pattern(), count=_SCAN_COUNT)
-            try:
-                cursor, keys = await self._commands.run(scan, WRITE_TIMEOUT_S)
+        try:
+            async for keys in self._commands.scan(generations_pattern(), WRITE_TIMEOUT_S):
                 if keys:
                     await self._commands.run(self._commands.client.delete(*keys), WRITE_TIMEOUT_S)
-            except ResponseError as error:
-                raise StoreUnavailable(type(error).__name__) from error
-            if not cursor:
-                return
+        except ResponseError as error:
+            raise StoreUnavailable(type(error).__name__) from error

@@ -20,7 +20,6 @@ from .generations import Generations, Question, Standing
 from .ledger import Ledger
 
 MAX_PASSES: Final = 5
-_SCAN_COUNT: Final = 500
 _PAGE: Final = 16
 """Values read at once: each may have the size of the largest answer."""
 
@@ -59,17 +58,12 @@ class Sweep:
         return num
 
     async def _pages(self, tenant: str) -> AsyncIterator[list[str]]:
-        cursor = 0
-        found: list[str] = []
-        while True:
-            command = self._commands.client.scan(cursor, match=tenant_pattern(tenant), count=_SCAN_COUNT)
-            cursor, keys = await self._run(command)
-            found += [key.decode() for key in keys]
-            while len(found) >= _PAGE or (found and not cursor):
-                yield found[:_PAGE]
-                found = found[_PAGE:]
-            if not cursor:
-                return
+        try:
+            async for keys in self._commands.scan(tenant_pattern(tenant), WRITE_TIMEOUT_S):
+                for start in range(0, len(keys), _PAGE):
+                    yield [key.decode() for key in keys[start : start + _PAGE]]
+        except ResponseError as error:
+            raise StoreUnavailable(type(error).__name__) from error
 
     async def _dead(self, tenant: str, keys: list[str], standings: dict[Question, Standing]) -> list[str]:
         """Those of ``keys`` that nobody may read."""
