@@ -66,7 +66,7 @@ class SemanticTier:
 
     async def vector_of(self, fill: CacheFill) -> QuestionVector | None:
         """The vector to store with an answer; None: it is for the exact tier alone."""
-        if not self._takes(fill.scope, fill.question):
+        if self.index.is_away or not self._takes(fill.scope, fill.question):
             return None
         try:
             vector = await self.embedder.embed(fill.tenant, wording(fill.question), FILL_TIMEOUT_S)

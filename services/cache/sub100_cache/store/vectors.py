@@ -47,6 +47,11 @@ class VectorIndex:
         self.problem = "not made yet"
         """Why no search is possible; empty when one is."""
 
+    @property
+    def is_away(self) -> bool:
+        """Redis cannot be asked: nothing that is computed now could be stored."""
+        return self._commands.breaker.is_open
+
     async def nearest(
         self, tenant: str, scope: bytes, vector: bytes, num: int, timeout_s: float
     ) -> list[Neighbour]:
