@@ -24,11 +24,13 @@ longs() {
 }
 export SUB100_TEST_REDISEARCH="$SUB100_REDISEARCH"
 run "long tests, control environment" longs "$SUB100_CONTROL_PYTHON" "not vllm" tests
-run "long tests, engine environment" longs "$SUB100_ENGINE_PYTHON" "vllm" tests/e2e tests/chaos
+run "long tests, engine environment" longs "$SUB100_ENGINE_PYTHON" "not skipif" tests/e2e tests/chaos/test_soak.py
 run "bench" make --no-print-directory bench
 run "long prompts" make --no-print-directory bench-long
 run "traces store" make --no-print-directory bench-traces
-run "slo" make --no-print-directory slo
+for target in slo bench-ttft bench-kv bench-spec bench-chunk bench-cache bench-cancel bench-overlap; do
+    run "$target" make --no-print-directory "$target"
+done
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     run "containers" make --no-print-directory container-test
 else

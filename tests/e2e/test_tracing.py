@@ -1,5 +1,7 @@
 """One request, one trace over every hop, and a time to first token that is the client's."""
 
+import asyncio
+import contextlib
 import secrets
 import signal
 import time
@@ -7,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.e2e.raw_http import DONE, LiveStream, deltas, post, request
 from tests.e2e.slow import STEP_S, prompt_of_steps, slow_stack
-from tests.e2e.system import ENGINE, MODEL, sim_only
+from tests.e2e.system import ENGINE, MODEL, log_of, sim_only
 from tests.stack import Stack, running_stack
 
 EXPORT_TIMEOUT_S = 15.0
@@ -263,3 +266,48 @@ def test_unsampled_request_over_its_budget_or_failed_is_there_with_its_hops(tiny
     assert sum(hop["spent_ms"] for hop in critical) == pytest.approx(late["ttft_ms"], abs=0.1)
     assert set(spans) == {"chat", "scheduler.place", "prefill.job", "decode.job"}
     assert in_time not in {each["request_id"] for each in listed}
+
+
+def test_streams_that_share_connections_share_no_trace(stack: Stack) -> None:
+    """O03: a hundred streams over five keep-alive connections, each with a context of its own: every span
+    and every log line of a trace is of its own request and tenant."""
+    trace_ids = [secrets.token_hex(16) for _ in range(100)]
+
+    async def over_one_connection(client: httpx.AsyncClient, numbers: range) -> None:
+        for number in numbers:
+            tenant = ("plain", "other")[number % 2]
+            headers = {
+                "Authorization": f"Bearer {stack.keys[tenant]}",
+                "X-Request-Id": f"shared-{trace_ids[number]}",
+                "traceparent": f"00-{trace_ids[number]}-{PARENT_ID}-01",
+            }
+            body = {
+                "model": MODEL,
+                "messages": [{"role": "user", "content": f"canary {number}"}],
+                "max_tokens": 20,
+                "stream": True,
+                "temperature": 0,
+            }
+            async with client.stream("POST", "/v1/chat/completions", json=body, headers=headers) as answer:
+                assert answer.status_code == 200
+                assert answer.headers["x-request-id"] == headers["X-Request-Id"]
+                async for _ in answer.aiter_lines():
+                    pass
+
+    async def all_at_once() -> None:
+        limits = httpx.Limits(max_connections=1)
+        async with contextlib.AsyncExitStack() as cleanup, asyncio.TaskGroup() as group:
+            for first in range(5):
+                client = httpx.AsyncClient(base_url=stack.url, limits=limits, timeout=60)
+                await cleanup.enter_async_context(client)
+                group.create_task(over_one_connection(client, range(first, 100, 5)))
+
+    asyncio.run(all_at_once())
+    for number, trace_id in enumerate(trace_ids):
+        request_id = f"shared-{trace_id}"
+        spans = spans_of(stack, trace_id, "chat", "scheduler.process", "prefill.process", "decode.process")
+        told = {span["attributes"].get("sub100.request_id", request_id) for span in spans.values()}
+        assert told == {request_id}
+        assert spans["chat"]["parent_id"] == PARENT_ID
+        assert spans["chat"]["attributes"]["sub100.tenant"] == ("plain", "other")[number % 2]
+        assert log_of(stack, request_id)["tenant"] == ("plain", "other")[number % 2]
