@@ -183,11 +183,20 @@ class Bus:
     async def request(
         self, subject: str, payload: bytes, *, timeout_s: float, headers: dict[str, str] | None = None
     ) -> Incoming:
-        """Send and wait for one reply; raises NoResponders, ReplyTimeout, BusUnavailable, PayloadTooLarge."""
+        """Send and wait for one reply; raises NoResponders, ReplyTimeout, BusUnavailable, PayloadTooLarge.
+
+        A cancellation that comes together with the reply is raised: the client's ``asyncio.wait_for`` forgets
+        it (up to Python 3.11), and the work of somebody who has left would go on to its end.
+        """
         if not self._nc.is_connected:
             raise BusUnavailable
+        task = asyncio.current_task()
+        num_cancelled = 0 if task is None else task.cancelling()
         try:
-            return _incoming(await self._nc.request(subject, payload, timeout_s, headers=headers))
+            reply = await self._nc.request(subject, payload, timeout_s, headers=headers)
+            if task is not None and task.cancelling() > num_cancelled:
+                raise asyncio.CancelledError
+            return _incoming(reply)
         except nats.errors.NoRespondersError as error:
             raise NoResponders(subject) from error
         except nats.errors.TimeoutError as error:

@@ -128,7 +128,8 @@ class Runtime:
             await self.publish_status()
             self._status_changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._status_changed.wait(), STATUS_INTERVAL_S)
+                async with asyncio.timeout(STATUS_INTERVAL_S):
+                    await self._status_changed.wait()
 
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)

@@ -38,6 +38,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         SUB100_INGRESS_STALL_TIMEOUT_S="1",
         SUB100_PREFILL_LEASE_S=str(LEASE_S),
         SUB100_DRAIN_TIMEOUT_S="5",
+        SUB100_SCHEDULER_DECODE_ALONE_TOKENS="0",  # prefill has its part in every request
     ) as running:
         running.add("prefill")
         running.wait_ready("prefill-2", timeout_s=20)

@@ -119,14 +119,11 @@ def test_fields_for_others_are_ignored_and_go_nowhere(stack: Stack) -> None:
     ("field", "value"),
     [
         ("tools", [{"type": "function", "function": {"name": "f"}}]),
-        ("response_format", {"type": "json_object"}),
-        ("response_format", {"type": "json_schema", "json_schema": {"name": "s", "schema": {}}}),
-        ("logprobs", True),
-        ("n", 2),
-        ("logit_bias", {"5": 1}),
+        ("functions", [{"name": "f"}]),
+        ("modalities", ["text", "audio"]),
         ("echo", True),
         ("best_of", 3),
-        ("prompt_logprobs", -1),
+        ("use_beam_search", True),
     ],
 )
 def test_what_is_not_there_yet_is_a_400_that_names_it(stack: Stack, field: str, value: Any) -> None:

@@ -86,7 +86,8 @@ class Follower:
                 is_made = False
                 self._tell(f"{type(error).__name__}: {error}")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), self._poll_s)
+                async with asyncio.timeout(self._poll_s):
+                    await self._woken.wait()
 
     async def catch_up(self) -> None:
         """Ends when the end of the log was seen and everything before it is applied. Raises LogUnavailable,

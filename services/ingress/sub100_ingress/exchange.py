@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from sub100_proto.placement import WorkerRef
 from sub100_proto.sampling import Sampling
 from sub100_shared.ledger import Hop, Ledger
 from sub100_shared.semconv import TIER_JOINED, TIER_NONE
@@ -109,6 +110,9 @@ class Exchange(msgspec.Struct, kw_only=True):
     """A write that does not end (``is_writing`` with the same ``num_writes`` for too long) is a client that
     does not read: see ``serving``."""
 
+    avoid: tuple[WorkerRef, ...] = ()
+    """Workers that failed this request already, in whatever generation of it."""
+
     def branch(self) -> "Exchange":
         """The same request, ledger and spans, with nothing answered yet: for a generation of its own."""
         return Exchange(
@@ -120,6 +124,7 @@ class Exchange(msgspec.Struct, kw_only=True):
             hop_spans=self.hop_spans,
             key=self.key,
             cache_control=self.cache_control,
+            avoid=self.avoid,
         )
 
     def start_over(self) -> None:

@@ -75,13 +75,12 @@ class Generator:
         text = assembler(self._tokenizer, ex.request)
         given = placement
         handover: _Handover | None = None
-        avoid: tuple[WorkerRef, ...] = ()
         patience = Patience(self._clock, self._patience_ms)
         try:
             while not ex.finish_reason:
                 try:
                     if placement is None:
-                        placement = await self._scheduler.place(ex, prompt, avoid)
+                        placement = await self._scheduler.place(ex, prompt, ex.avoid)
                 except Refused as refused:
                     if not ex.has_begun:
                         raise
@@ -119,7 +118,7 @@ class Generator:
                             await self._dispatcher.release(handover.worker, handover.kv)
                         handover = None
                     elif lost.code != "attempt_unknown":  # the job was lost on the way, not the worker
-                        avoid = (*avoid, lost.worker)
+                        ex.avoid = (*ex.avoid, lost.worker)
                     if not lost.elsewhere or ex.num_attempts >= self._max_attempts:
                         raise Evicted(lost.code, f"the worker was lost ({lost.code})") from lost
                 finally:

@@ -121,6 +121,7 @@ class Serving:
         """Refuse new exchanges and wait for the running ones, at most ``timeout_s``."""
         self.is_draining = True
         try:
-            await asyncio.wait_for(self._idle.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
         except TimeoutError:
             _log.error("drain timed out", extra={"num_inflight": self.num_inflight})

@@ -110,7 +110,8 @@ class VllmEngine:
                 while self._attempts or self._leased:
                     self._changed.clear()
                     patience_s = None if self._attempts else self._config.orphan_s
-                    await asyncio.wait_for(self._changed.wait(), patience_s)
+                    async with asyncio.timeout(patience_s):
+                        await self._changed.wait()
         except TimeoutError:
             return False
         return True

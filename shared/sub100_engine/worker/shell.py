@@ -322,7 +322,8 @@ class WorkerShell:
             with contextlib.suppress(BusUnavailable):
                 await self._publish_heartbeat()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), HEARTBEAT_S)
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._changed.wait()
             self._changed.clear()
 
     @property
