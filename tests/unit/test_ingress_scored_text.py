@@ -164,3 +164,16 @@ def test_bad_words_are_tokenised_at_the_beginning_and_after_a_blank(tokenizer: M
     found = tokenizer.encode_words(["Paris"], param="bad_words")
     assert found[0] == tuple(plain)
     assert (tuple(spaced) in found) == (len(spaced) == len(plain) and spaced[0] != plain[0])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+@pytest.mark.parametrize("kind", ["plain", "scored"])
+def test_usage_ends_with_the_stop_string_however_tokens_come(
+    tokenizer: ModelTokenizer, kind: str, size: int
+) -> None:
+    """What follows the stop string in the same message is not the answer's, and is not billed."""
+    ids = tokenizer.encode_chat("The capital of France is Paris.")
+    until = len(tokenizer.encode_chat("The capital of France is"))
+    text = TextAssembler(tokenizer, ("is",)) if kind == "plain" else ScoredText(tokenizer, ("is",), 1)
+    assert "".join(piece for piece, _ in fed(text, ids, size)) == "The capital of France "
+    assert text.num_tokens == until

@@ -222,7 +222,7 @@ class Generator:
             piece += text.finish()
             if text.is_stopped:
                 finish_reason = "stop"
-        ex.num_completion_tokens = len(ex.output_ids)
+        ex.num_completion_tokens = text.num_tokens
         scored = text.take_scored()
         if piece or scored:
             ex.pieces.append(piece)

@@ -34,12 +34,22 @@ class TextAssembler:
         self._prefix = prefix
         self.num_chars = 0
         """Of the answer's text so far, held-back text included."""
+        self.num_tokens = 0
+        """Of the answer; those after the one that completed a stop string do not belong to it, however many
+        came with it in one message."""
         self.is_stopped = False
 
     def push(self, ids: Sequence[int], rows: bytes = b"") -> str:
         """The text that these tokens make deliverable; sets ``is_stopped`` at a stop string. ``rows`` are
         their packed log probabilities, for whoever keeps them."""
-        return self._with_prefix(self._push(ids))
+        if self._matcher is None:
+            return self._with_prefix(self._push(ids))
+        pieces: list[str] = []
+        for token_id in ids:
+            pieces.append(self._push((token_id,)))
+            if self.is_stopped:
+                break
+        return self._with_prefix("".join(pieces))
 
     def finish(self) -> str:
         """What was held back as a possible stop string, when generation ended without it."""
@@ -51,6 +61,7 @@ class TextAssembler:
 
     def _push(self, ids: Sequence[int]) -> str:
         text = self._detokenizer.push(ids)
+        self.num_tokens += len(ids)
         self.num_chars += len(text)
         if self._matcher is None or not text:
             return text
