@@ -241,16 +241,20 @@ def uses_containers() -> bool:
 
 
 _PORTS: Final = range(16_000, 32_000)
+_given_ports: Final[set[int]] = set()
 _PORT_TRIES: Final = 100
 
 
 def free_port() -> int:
     """A port that was free a moment ago, below those that the kernel gives to outgoing connections: a server
-    that is restarted finds it free again."""
+    that is restarted finds it free again. No port is given twice: its server may not have started yet."""
     chance = random.SystemRandom()  # tests and other processes may have seeded the shared one
     for port in chance.sample(_PORTS, _PORT_TRIES):
+        if port in _given_ports:
+            continue
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
+            _given_ports.add(port)
             return port
     raise ServerUnavailable(f"none of {_PORT_TRIES} ports is free")
 

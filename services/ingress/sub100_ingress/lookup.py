@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 MIN_ALLOTMENT_MS: Final = 2.0
 STATS_TIMEOUT_S: Final = 2.0
+_REPLY_GRACE_MS: Final = 20.0
+"""Nobody waits for it: the dispatch runs beside. But a miss that took all of its allotment still brings the
+generation without which its answer could not be kept."""
 _WARM_UP_MS: Final = 1000.0
 _UNAVAILABLE: Final = CacheMiss(reason="unavailable")
 
@@ -86,7 +89,7 @@ class CacheClient:
             msg = await self._bus.request(
                 self._lookup_subject,
                 codec.encode(query),
-                timeout_s=max(hop.allotted_ms, MIN_ALLOTMENT_MS) / 1e3,
+                timeout_s=(max(hop.allotted_ms, MIN_ALLOTMENT_MS) + _REPLY_GRACE_MS) / 1e3,
                 headers=inject(span),
             )
             reply = codec.decode_cache_reply(msg.data)
