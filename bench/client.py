@@ -80,10 +80,12 @@ class StreamClient:
         )
 
     async def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        """The next ``ask`` connects anew."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
             with contextlib.suppress(OSError):
-                await self._writer.wait_closed()
+                await writer.wait_closed()
 
 
 class _Delta(msgspec.Struct, frozen=True):

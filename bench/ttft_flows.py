@@ -60,6 +60,12 @@ class Prompts:
         return self._random.choices(self._ids, k=num_tokens)
 
 
+async def fresh(client: StreamClient, body: dict[str, Any]) -> Sample:
+    """Over a new connection: servers close those that are idle while others have their turn."""
+    await client.close()
+    return await client.ask(body)
+
+
 async def ask_stock(
     prefill: StockServer, decode: StockServer, client: StreamClient, prompt: list[int]
 ) -> Sample:
@@ -71,7 +77,7 @@ async def ask_stock(
     answer = await asyncio.to_thread(prefill.post, body)
     before_ms = (time.perf_counter() - started) * 1e3
     handed = {"kv_transfer_params": answer["kv_transfer_params"]}
-    sample = await client.ask(completion(prompt) | handed)
+    sample = await fresh(client, completion(prompt) | handed)
     return replace(sample, ttft_ms=sample.ttft_ms + before_ms)
 
 
@@ -92,7 +98,7 @@ async def measure(
             with stopped(*(pair or ())):
                 turn = [("ours", ours), ("single", plain)]
                 for name, client in turn if number % 2 else reversed(turn):
-                    samples[name].append(await client.ask(completion(prompts.make(length))))
+                    samples[name].append(await fresh(client, completion(prompts.make(length))))
             if pair is not None and stock is not None:
                 with stopped(single):
                     samples["stock"].append(await ask_stock(*pair, stock, prompts.make(length)))
