@@ -7,7 +7,7 @@ the hop that ended last before the current point, then on from that hop's start.
 The segments of the path therefore sum to the TTFT exactly; hops beside it are *hidden*.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -182,14 +182,14 @@ class Ledger:
         path.reverse()
         return path
 
-    def blame(self) -> str:
+    def blame(self, path: Sequence[Segment] | None = None) -> str:
         """The critical hop with the largest overrun if the budget was missed; empty if it was met.
 
-        Ingress's own segments count as one hop. Without any overrun the longest hop is blamed.
+        Ingress's own segments count as one hop. Without any overrun the longest hop is blamed. ``path`` is
+        the critical path, of whoever has it already.
         """
         spent: dict[str, float] = {HOP_NETWORK: self.network_ms} if self.network_ms else {}
-        for segment in self.critical_path():
-            spent[segment.name] = spent.get(segment.name, 0.0) + segment.duration_ms
+        spent |= _spent_by_hop(self.critical_path() if path is None else path)
         if sum(spent.values()) <= self.total_ms or not spent:
             return ""
         overrun = {name: ms - self.allotted_ms(name) for name, ms in spent.items()}
@@ -207,8 +207,13 @@ class Ledger:
 
 def server_timing(ledger: Ledger) -> str:
     """The ``Server-Timing`` header (W3C): the critical path's hops, in milliseconds."""
-    spent: dict[str, float] = {}
-    for segment in ledger.critical_path():
-        spent[segment.name] = spent.get(segment.name, 0.0) + segment.duration_ms
+    spent = _spent_by_hop(ledger.critical_path())
     total = sum(spent.values())
     return ", ".join([*(f"{name};dur={ms:.2f}" for name, ms in spent.items()), f"ttft;dur={total:.2f}"])
+
+
+def _spent_by_hop(path: Iterable[Segment]) -> dict[str, float]:
+    spent: dict[str, float] = {}
+    for segment in path:
+        spent[segment.name] = spent.get(segment.name, 0.0) + segment.duration_ms
+    return spent

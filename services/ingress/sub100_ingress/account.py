@@ -3,11 +3,12 @@
 Streams carry the object in their usage chunk, bodies beside ``usage``. Clients of OpenAI ignore it.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from sub100_shared.ledger import Ledger
+from sub100_shared.ledger import Ledger, Segment
 
 from .exchange import CacheFacts, Exchange
 
@@ -48,6 +49,7 @@ def sub100_object(ex: Exchange) -> bytes:
     """
     ledger = ex.ledger
     ttft_ms = ledger.ttft_ms
+    path = ledger.critical_path()
     return _encode(
         _Sub100(
             request_id=ex.request_id,
@@ -56,8 +58,8 @@ def sub100_object(ex: Exchange) -> bytes:
             budget_ms=ledger.total_ms,
             network_ms=round(ledger.network_ms, 2),
             ttft_ms=None if ttft_ms is None else round(ttft_ms, 2),
-            blame=None if ttft_ms is None else ledger.blame() or None,
-            hops=_hops(ledger),
+            blame=None if ttft_ms is None else ledger.blame(path) or None,
+            hops=_hops(ledger, path),
         )
     )
 
@@ -80,8 +82,7 @@ def _cache(facts: CacheFacts) -> _Cache:
     return _Cache(tier=facts.outcome, age_s=age_s, similarity=similarity)
 
 
-def _hops(ledger: Ledger) -> list[_Hop]:
-    path = ledger.critical_path()
+def _hops(ledger: Ledger, path: Sequence[Segment]) -> list[_Hop]:
     critical = {id(segment.hop) for segment in path}
     until_ms = ledger.elapsed_ms() if ledger.ttft_ms is None else ledger.ttft_ms
     hops = [_hop(each.name, each.start_ms, each.duration_ms, each.allotted_ms) for each in path]

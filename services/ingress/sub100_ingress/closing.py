@@ -21,7 +21,7 @@ def close_exchange(ex: Exchange, status: int, metrics: RequestMetrics) -> None:
     """Close the books. ``status`` is what the client got (499: it left before an answer)."""
     ledger = ex.ledger
     path = ledger.critical_path()
-    blame = ledger.blame() if ledger.ttft_ms is not None else ""
+    blame = ledger.blame(path) if ledger.ttft_ms is not None else ""
     _close_spans(ex, status, path, blame)
     metrics.record(ex, path, blame)
     _log.info(

@@ -124,7 +124,6 @@ class Exchange(msgspec.Struct, kw_only=True):
             hop_spans=self.hop_spans,
             key=self.key,
             cache_control=self.cache_control,
-            avoid=self.avoid,
         )
 
     def start_over(self) -> None:
