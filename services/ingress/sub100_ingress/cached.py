@@ -131,7 +131,6 @@ class CachedAnswers:
     async def _generate(self, flight: Flight, lookup: "asyncio.Task[CacheReply]", body_bytes: int) -> None:
         run = flight.run
         left_ms = run.ledger.elapsed_ms()
-        await asyncio.sleep(0)  # the look-up leaves here
         prompt = await self._preparer.prepare(run, body_bytes)
         lead_ms = self._lead_ms(run) - (run.ledger.elapsed_ms() - left_ms)
         if lead_ms > 0 and not lookup.done():
