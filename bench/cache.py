@@ -25,7 +25,7 @@ from tests.stack import Stack, running_stack
 
 from sub100_cache.config import CacheConfig
 from sub100_cache.embedders.minilm import DIMENSION, MiniLm, find_model
-from sub100_cache.guard import wording
+from sub100_cache.guard import read
 from sub100_cache.store.vectors import PARTITION_FIELD, VECTOR_FIELD
 from sub100_local.tiny_model import make
 
@@ -143,7 +143,7 @@ async def hits(stack: Stack, bare_port: int, asked: list[str]) -> dict[str, Any]
         if sample.tier == "cache_semantic":
             semantic.append(sample.ttft_ms)
         start = perf_counter()
-        embedder.encode(wording(other))
+        embedder.encode(read(other).wording)
         alone.append((perf_counter() - start) * 1e3)
     await client.close()
     await bare.close()

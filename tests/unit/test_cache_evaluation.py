@@ -7,7 +7,7 @@ import pytest
 
 from sub100_cache.evaluate import main
 from sub100_cache.evaluation import Judged, Pair, as_text, read_pairs, report_on
-from sub100_cache.guard import refusal
+from sub100_cache.guard import read, refusal
 
 PAIRS = Path(__file__).parent.parent / "data" / "cache_pairs"
 
@@ -65,6 +65,6 @@ def test_evaluate_ends_with_status_1_at_a_false_hit_and_2_at_a_bad_line(
 
 @pytest.mark.parametrize("file", sorted(PAIRS.glob("*.jsonl")), ids=lambda file: file.stem)
 def test_guard_refuses_every_pair_that_must_not_match(file: Path) -> None:
-    passed = [pair for pair in read_pairs(file) if not pair.same and not refusal(pair.b, pair.a)]
+    passed = [pair for pair in read_pairs(file) if not pair.same and not refusal(read(pair.b), read(pair.a))]
 
     assert not passed

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sub100_cache.guard import refusal, wording
+from sub100_cache import guard
 from sub100_cache.guard.rules import RULES
+
+
+def refusal(asked: str, stored: str) -> str:
+    return guard.refusal(guard.read(asked), guard.read(stored))
+
+
+def wording(question: str) -> str:
+    return guard.read(question).wording
+
 
 OTHERS = """
 Do I write a or an before hour? | Do I write a or the before hour?

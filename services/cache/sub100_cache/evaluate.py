@@ -15,16 +15,17 @@ import numpy as np
 from .config import CacheConfig
 from .embedders.minilm import MiniLm, find_model
 from .evaluation import Judged, Pair, as_text, is_hit, read_pairs, report_on
-from .guard import refusal, wording
+from .guard import read, refusal
 
 
 def judge(pairs: Iterable[Pair], embedder: MiniLm) -> list[Judged]:
-    return [Judged(pair, _similarity(embedder, pair), refusal(pair.b, pair.a)) for pair in pairs]
+    return [_judged(pair, embedder) for pair in pairs]
 
 
-def _similarity(embedder: MiniLm, pair: Pair) -> float:
-    one, other = (np.frombuffer(embedder.encode(wording(text)), "<f4") for text in (pair.a, pair.b))
-    return float(one @ other)
+def _judged(pair: Pair, embedder: MiniLm) -> Judged:
+    stored, asked = read(pair.a), read(pair.b)
+    one, other = (np.frombuffer(embedder.encode(each.wording), "<f4") for each in (stored, asked))
+    return Judged(pair, float(one @ other), refusal(asked, stored))
 
 
 def main(arguments: list[str]) -> int:

@@ -7,7 +7,7 @@ from sub100_shared.clock import Clock
 
 from .embedders.api import EmbedderUnavailable
 from .embedders.bounded import BoundedEmbedder
-from .guard import refusal, wording
+from .guard import Reading, read, refusal
 from .store.entries import Entry
 from .store.exact import ExactTier
 from .store.generations import Question
@@ -50,8 +50,8 @@ class SemanticTier:
         for a scope of the wrong length."""
         if self.index.problem or not self._takes(lookup.scope, lookup.question):
             return SemanticFound()
-        text = wording(lookup.question)
-        vector = await self.embedder.embed(lookup.tenant, text, self._left_s(deadline_ms))
+        asked = read(lookup.question)
+        vector = await self.embedder.embed(lookup.tenant, asked.wording, self._left_s(deadline_ms))
         neighbours = await self.index.nearest(
             lookup.tenant, lookup.scope, vector, self._num_neighbours, self._left_s(deadline_ms)
         )
@@ -62,14 +62,14 @@ class SemanticTier:
         digests = [neighbour.digest for neighbour in near]
         question = Question(lookup.tenant, lookup.scope, lookup.revision)
         entries = await self._exact.get_many(question, digests, self._left_s(deadline_ms))
-        return self._choose(lookup, near, entries)
+        return self._choose(lookup, asked, near, entries)
 
     async def vector_of(self, fill: CacheFill) -> QuestionVector | None:
         """The vector to store with an answer; None: it is for the exact tier alone."""
         if self.index.is_away or not self._takes(fill.scope, fill.question):
             return None
         try:
-            vector = await self.embedder.embed(fill.tenant, wording(fill.question), FILL_TIMEOUT_S)
+            vector = await self.embedder.embed(fill.tenant, read(fill.question).wording, FILL_TIMEOUT_S)
         except EmbedderUnavailable:
             return None
         return QuestionVector(self.index.space, vector)
@@ -80,14 +80,14 @@ class SemanticTier:
         return self.index.problem or (f"embedder: {breaker.reason}" if breaker.is_open else "")
 
     def _choose(
-        self, lookup: CacheLookup, near: list[Neighbour], entries: list[Entry | None]
+        self, lookup: CacheLookup, asked: Reading, near: list[Neighbour], entries: list[Entry | None]
     ) -> SemanticFound:
         refused: NearMiss | None = None
         for neighbour, entry in zip(near, entries, strict=True):
             # The index has proposed; the entry itself says whose it is and what it answers.
             if entry is None or entry.scope != lookup.scope or not entry.question:
                 continue
-            rule = refusal(lookup.question, entry.question)
+            rule = refusal(asked, read(entry.question))
             if not rule:
                 return SemanticFound(entry, neighbour.similarity)
             refused = refused or NearMiss(

@@ -6,7 +6,10 @@ both is accounted for: by the same word in the same place, or by a licence on a 
 word that the lists have never heard of refuses like any other word.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
 
 from .canonical import canonical
 from .courtesy import without_courtesy
@@ -22,40 +25,62 @@ WORDING: Final = 2
 _WANTS: Final = words("i difference steps fast best walk guide meaning definition price cost")
 
 
-def refusal(asked: str, stored: str) -> str:
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """One question as the guard compares it. ``tokens`` are those that are compared: canonical in English, as
+    written but for courtesies in another language, none for code and for what is too long."""
+
+    text: str
+    kind: Literal["long", "code", "foreign", "english"]
+    tokens: tuple[Token, ...] = ()
+
+    @property
+    def wording(self) -> str:
+        """What the embedder reads: the question without courtesies, in one spelling, in its own order.
+
+        A change here makes other vectors: ``WORDING`` rises with it."""
+        kept = without_request(self.tokens) if self.kind == "english" else self.tokens
+        words = (f"{token.article} {token.text}" if token.article else token.text for token in kept)
+        return " ".join(words) or self.text
+
+
+def read(question: str) -> Reading:
+    """The costly half of a comparison: whoever compares one question with several reads it once."""
+    text = plain(question)
+    if len(question) > MAX_CHARS:
+        return Reading(text, "long")
+    if looks_like_code(text):
+        return Reading(text, "code")
+    tokens = split(text)
+    if is_foreign(tokens):
+        return Reading(text, "foreign", tuple(without_courtesy(tokens)))
+    return Reading(text, "english", tuple(canonical(tokens)))
+
+
+def refusal(asked: Reading, stored: Reading) -> str:
     """Empty if an answer to ``stored`` answers ``asked``; otherwise the rule that refused (``rules``)."""
-    if len(asked) > MAX_CHARS or len(stored) > MAX_CHARS:
+    kinds = {asked.kind, stored.kind}
+    if "long" in kinds:
         return "length"
-    one, other = plain(asked), plain(stored)
-    if looks_like_code(one) or looks_like_code(other):
-        return "" if one == other else "code"
-    left, right = split(one), split(other)
-    if not left or not right:
-        return "empty"
-    if is_foreign(left) or is_foreign(right):
-        return "" if _is_same_abroad(without_courtesy(left), without_courtesy(right)) else "language"
-    a, b = canonical(left), canonical(right)
+    if "code" in kinds:
+        return "" if asked.text == stored.text else "code"
+    a, b = asked.tokens, stored.tokens
     if not a or not b:
         return "empty"
-    if one.endswith("?") != other.endswith("?") and not (_asks(a) and _asks(b)):
+    if "foreign" in kinds:
+        return "" if _is_same_abroad(_as_written(asked), _as_written(stored)) else "language"
+    if asked.text.endswith("?") != stored.text.endswith("?") and not (_asks(a) and _asks(b)):
         return "mood"
     if is_same(question(a), question(b)):
         return ""
     return rule_of(a, b)
 
 
-def wording(text: str) -> str:
-    """What the embedder reads: the question without courtesies, in one spelling, in its own order.
-
-    A change here makes other vectors: ``WORDING`` rises with it."""
-    tokens = split(one := plain(text))
-    if looks_like_code(one):
-        return one
-    kept = without_courtesy(tokens) if is_foreign(tokens) else without_request(canonical(tokens))
-    return " ".join(f"{token.article} {token.text}" if token.article else token.text for token in kept) or one
+def _as_written(reading: Reading) -> Sequence[Token]:
+    """A greeting alone may be what is foreign about one of the two."""
+    return reading.tokens if reading.kind == "foreign" else without_courtesy(split(reading.text))
 
 
-def _is_same_abroad(left: list[Token], right: list[Token]) -> bool:
+def _is_same_abroad(left: Sequence[Token], right: Sequence[Token]) -> bool:
     """Word for word; capitals may be missing where one side has none at all and no pronoun hangs on them."""
     if [token.text for token in left] != [token.text for token in right]:
         return False
@@ -65,6 +90,6 @@ def _is_same_abroad(left: list[Token], right: list[Token]) -> bool:
     return has_none and not any(token.text in CASE_MATTERS_ABROAD for token in left)
 
 
-def _asks(tokens: list[Token]) -> bool:
+def _asks(tokens: Sequence[Token]) -> bool:
     """It asks without its question mark too."""
     return tokens[0].text in (WH_WORDS | AUXILIARIES | IMPERATIVES) or tokens[0].text in _WANTS
