@@ -133,6 +133,16 @@ Is tea cheap? | Is tea expensive?
 When do I use her, after I met him? | When do I use him, after I met her?
 Who, in Rome, rules? | Who rules in Rome?
 No, in Rome it is hot | No in Rome it is hot
+How long does 1 GB take at 12 MB/s? | How long does 1 GB take at 12 Mb/s?
+How long does 1 GB take at 12MB/s? | How long does 1 GB take at 12Mb/s?
+How many MB are in a Mb? | How many Mb are in a MB?
+Is a 5 mW laser safe? | Is a 5 MW laser safe?
+Is a 5 mw laser safe? | Is a 5 MW laser safe?
+Is 5 G enough? | Is 5 g enough?
+Is 16 Gb enough? | Is 16 GB enough?
+Is 300 K hot? | Is 300 k hot?
+Is 5 ms long? | Is 5 Ms long?
+What is the density of Co? | What is the density of CO?
 """
 
 SAME = """
@@ -187,6 +197,11 @@ Who is ill? | Who is sick?
 Is it hard? | Is it difficult?
 Explain the aim of the law | Explain the purpose of the law
 What are the pros, and cons? | What are the pros and cons?
+How big is 16 gb? | how big is 16 GB
+Is it open at 5 PM? | is it open at 5 pm?
+Is 5 KG heavy? | Is 5 kg heavy?
+Is a 5K run hard? | Is a 5k run hard?
+How Do I Open My Account? | How do I open my account?
 """
 
 

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from . import equivalents, lexicon
+from .case import keeps_case
 from .courtesy import without_courtesy
 from .tokens import Token
 
@@ -81,6 +82,8 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
         follows_number = before.replace(".", "").isdigit()
         if token.text in _SYMBOLS:
             text = _SYMBOLS[token.text]
+        elif found and not token.raw.islower() and keeps_case(token.raw, follows_number=follows_number):
+            text = token.raw
         elif text in equivalents.UNITS and (follows_number or _converts(text, before)):
             text = equivalents.UNITS[text]
         elif text in equivalents.SCALES and (before == "one" or before.isdigit()):
