@@ -323,6 +323,8 @@ def _without_told(tokens: list[Token]) -> list[Token]:
     told = set(texts[:clause])
     if not 0 < clause <= _MAX_SMALL_TALK or not told & _NEEDED:
         return tokens
+    if "never" in told and "i" not in texts[: texts.index("never")]:  # I can never remember, ...
+        return tokens
     after = _trim(tokens[clause:])
     if after and after[0].text == "but":
         after = after[1:]
