@@ -3,7 +3,7 @@
 import pytest
 from tests.minimal_pairs import PAIRS, MinimalPair
 
-from sub100_cache.guard import refusal
+from sub100_cache.guard import read, refusal
 from sub100_cache.guard.rules import RULES
 
 KINDS = {
@@ -23,10 +23,10 @@ def test_minimal_pairs_are_sixty_of_ten_kinds_and_four_languages() -> None:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.kind}-{pair.lang}")
 def test_guard_refuses_a_minimal_pair_in_both_directions(pair: MinimalPair) -> None:
-    assert refusal(pair.b, pair.a) in RULES
-    assert refusal(pair.a, pair.b) in RULES
+    assert refusal(read(pair.b), read(pair.a)) in RULES
+    assert refusal(read(pair.a), read(pair.b)) in RULES
 
 
 @pytest.mark.parametrize("text", [text for pair in PAIRS for text in (pair.a, pair.b)])
 def test_guard_lets_the_very_same_question_pass(text: str) -> None:
-    assert refusal(text, text) == ""
+    assert refusal(read(text), read(text)) == ""
