@@ -240,7 +240,8 @@ def uses_containers() -> bool:
     return os.environ.get("SUB100_TEST_BACKEND", "local") == "docker"
 
 
-_PORTS: Final = range(16_000, 32_000)
+_PORTS: Final = range(*map(int, os.environ.get("SUB100_TEST_PORTS", "16000-32000").split("-")))
+"""Test runs side by side have ranges of their own: none takes a port that the other is about to listen on."""
 _given_ports: Final[set[int]] = set()
 _PORT_TRIES: Final = 100
 

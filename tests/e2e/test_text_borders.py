@@ -1,6 +1,7 @@
 """Stop strings and characters over every border that text can cross: tokens, chunks, prefill | decode."""
 
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.e2e.system import MODEL, PATIENT, sim_only
 from tests.stack import Stack, running_stack
 from tokenizers import Tokenizer
 
+HIT_TIMEOUT_S = 10.0
 MANY_BYTES = "🇳🇴🇯🇵👨‍👩‍👧‍👦 e\u0301\u0302 𠮷𡈽 ภาษาไทย fin"
 """Flags, a ZWJ family, stacked accents, rare CJK, Thai: nearly every character spans tokens."""
 
@@ -144,14 +146,16 @@ def test_stop_inside_a_character_that_spans_tokens_cuts_before_it(scripted: tupl
 
 @sim_only
 def test_replay_from_the_cache_has_the_same_deltas(scripted: tuple[Stack, int]) -> None:
-    """A03: the cached answer is the same sequence of whole characters."""
+    """A03: the cached answer is the same sequence of whole characters. This engine takes no time: on a busy
+    machine its first token may be before a look-up."""
     stack, num_tokens = scripted
     prompt = secrets.token_hex(8)
     fields: dict[str, Any] = {"tenant": "demo", "stream": True, "stream_options": {"include_usage": True}}
     miss = ask(stack, prompt, **fields)
-    hit = ask(stack, prompt, **fields)
     assert "cache" not in miss.headers["x-sub100-tier"]
-    assert "cache" in hit.headers["x-sub100-tier"]
+    deadline = time.monotonic() + HIT_TIMEOUT_S
+    while "cache" not in (hit := ask(stack, prompt, **fields)).headers["x-sub100-tier"]:
+        assert time.monotonic() < deadline, "never a hit"
     assert deltas(hit.chunks) == deltas(miss.chunks)
     assert hit.text == MANY_BYTES
     assert hit.finish_reasons == ["stop"]
