@@ -260,6 +260,11 @@ def free_port() -> int:
     raise ServerUnavailable(f"none of {_PORT_TRIES} ports is free")
 
 
+def shared_memory() -> set[str]:
+    """The segments there are, but those of a browser that another test runs."""
+    return {name for name in os.listdir("/dev/shm") if "chrom" not in name}
+
+
 def redisearch_module() -> str:
     """The path of ``redisearch.so``; empty if there is none."""
     named = os.environ.get("SUB100_TEST_REDISEARCH", "")

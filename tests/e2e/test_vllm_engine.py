@@ -19,6 +19,7 @@ import pytest_asyncio
 from tests.contract.answer_shapes import assert_same_rows, rows
 from tests.contract.engine_suite import Recorder, Rig
 from tests.kv_proxy import Tampering
+from tests.servers import shared_memory
 
 from sub100_engine.api import KvChange
 from sub100_engine.vllm.puller import Peers
@@ -395,7 +396,7 @@ if __name__ == "__main__":
 async def test_killed_adapter_takes_its_core_along_and_is_swept(
     vllm_config: Any, short_dir: Path, tmp_path: Path
 ) -> None:
-    shared_before = set(os.listdir("/dev/shm"))
+    shared_before = shared_memory()
     config = msgspec.structs.replace(vllm_config, runtime_dir=str(short_dir))
     script = tmp_path / "victim.py"
     script.write_text(_VICTIM)
@@ -419,5 +420,5 @@ async def test_killed_adapter_takes_its_core_along_and_is_swept(
     assert sweep(short_dir) == 1
     assert os.listdir(short_dir) == []
     async with asyncio.timeout(20):  # Python's own tracker removes the semaphores of what was killed
-        while not set(os.listdir("/dev/shm")) <= shared_before:  # noqa: ASYNC110
+        while not shared_memory() <= shared_before:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

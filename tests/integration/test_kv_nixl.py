@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pytest
+from tests.servers import shared_memory
 
 from sub100_engine.vllm.exporter import Exporter
 from sub100_engine.vllm.kv_memory import KvMemory, Words
@@ -342,9 +343,9 @@ def test_nothing_spins_when_nothing_moves(make_producer: Callable[..., Producer]
 
 
 def test_nothing_is_left_of_killed_peers(make_producer: Callable[..., Producer], consumer: Consumer) -> None:
-    before = set(os.listdir("/dev/shm"))
+    before = shared_memory()
     producer = make_producer()
     consumer.pull(producer.handle)
     consumer.at_layer(1, lambda: producer.send(signal.SIGKILL))
     consumer.failure(producer.key(1))
-    assert set(os.listdir("/dev/shm")) <= before
+    assert shared_memory() <= before
