@@ -1,5 +1,6 @@
 """Faults that people met in caches like this one: whose answer it is, and whether it is whole."""
 
+import contextlib
 import secrets
 import signal
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, Answer, LiveStream, deltas, post
 from tests.e2e.slow import slow_stack
@@ -17,6 +19,7 @@ from tests.stack import Stack
 pytestmark = sim_only
 STEP_S = 0.02
 FILL_TIMEOUT_S = 10.0
+MAX_TTL_S = 86_400
 Message = dict[str, Any]
 
 
@@ -249,3 +252,21 @@ def test_answer_without_text_is_never_kept(own: Stack, bus: BusWatch) -> None:
         assert not is_hit(empty)
     fills = bus.since(mark, ".cache.fill.")
     assert fills == []
+
+
+def test_every_key_of_the_running_system_has_an_end(own: Stack) -> None:
+    """C12: after fills of streams and bodies, and of answers that were cut or left."""
+    for fields in ({"stream": True}, {}, {"stop": ["\x00"]}, {"seed": 3}):
+        fill(own, body(user(f"Do you end {salt()}?"), **fields))
+    ask(own, body(user(f"Cut {salt()}."), max_tokens=2, ignore_eos=True))
+    with (
+        LiveStream(own.url, body(user(f"Left {salt()}."), stream=True), own.keys["similar"]) as stream,
+        contextlib.closing(redis.Redis.from_url(own.redis.url)) as store,
+    ):
+        stream.next_text()
+        stream.reset()
+        ends = {key: store.ttl(key) for key in store.scan_iter()}
+    assert len(ends) >= 4
+    assert {key: ttl for key, ttl in ends.items() if not 0 < ttl <= MAX_TTL_S} == {}
+    answers = {ttl for key, ttl in ends.items() if key.startswith(b"sub100:cache:v3:{similar}:")}
+    assert 0 < max(answers) <= 600, "what the tenant's key says"

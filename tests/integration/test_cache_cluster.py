@@ -40,7 +40,7 @@ async def commands(tmp_path: Path) -> AsyncIterator[Commands]:
 
 
 async def test_store_fills_evicts_invalidates_and_erases_on_a_cluster(commands: Commands) -> None:
-    generations, ledger, counts = Generations(commands), Ledger(commands), Counts(commands)
+    generations, ledger, counts = Generations(commands, 60), Ledger(commands), Counts(commands, 60)
     exact = ExactTier(commands, generations)
     writes = Writes(commands, exact, generations, lambda _: Quota(3, 2**20), lambda: 1e9)
     sweep = Sweep(commands, generations, ledger)

@@ -190,7 +190,7 @@ async def test_record_of_too_many_marks_becomes_one_of_the_whole_tenant(
     future_s = time.time() + 3600
     commands = open_commands(redis_server.url, max_connections=2)
     await commands.probe()
-    generations = Generations(commands, max_marks=6)
+    generations = Generations(commands, 86_400, max_marks=6)
     await generations.invalidate(Question(client.tenant, OTHER_SCOPE), before_s=future_s)
     assert await is_hit(client, "q", SCOPE)
 
@@ -208,7 +208,7 @@ async def test_invalidation_of_one_place_in_the_log_happens_once(
 ) -> None:
     commands = open_commands(redis_server.url, max_connections=2)
     await commands.probe()
-    generations, question = Generations(commands), Question(client.tenant, SCOPE)
+    generations, question = Generations(commands, 86_400), Question(client.tenant, SCOPE)
     numbers = []
     for position in (5, 5, 4, 6):
         await generations.invalidate(question, position=position)

@@ -41,7 +41,7 @@ class Shelf:
         self.tenant = tenant
         self.redis = commands.client
         self.ledger = Ledger(commands)
-        self.generations = Generations(commands)
+        self.generations = Generations(commands, 86_400)
         exact = ExactTier(commands, self.generations)
         self.writes = Writes(commands, exact, self.generations, lambda _: self.quota, lambda: 1e9)
 
@@ -144,16 +144,28 @@ async def test_quota_that_shrank_is_kept_after_bounded_writes(shelf_of: Callable
 
 async def test_books_forget_what_has_ended(shelf_of: Callable[[Quota], Shelf]) -> None:
     shelf = shelf_of(Quota(max_entries=100, max_bytes=LIMIT))
+    assert await shelf.fill("long", vector=None)
     assert await shelf.fill("short", ttl_s=1, vector=None)
     async with asyncio.timeout(WAIT_S):
         while await shelf.has("short"):
             pass
-    assert (await shelf.ledger.size(shelf.tenant))[0] == 1
+    assert (await shelf.ledger.size(shelf.tenant))[0] == 2
 
     assert await shelf.fill("next", vector=None)
 
     assert await shelf.ledger.size(shelf.tenant) == await shelf.real_size()
-    assert (await shelf.ledger.size(shelf.tenant))[0] == 1
+    assert (await shelf.ledger.size(shelf.tenant))[0] == 2
+
+
+async def test_books_end_with_the_last_entry(shelf_of: Callable[[Quota], Shelf]) -> None:
+    shelf = shelf_of(Quota(max_entries=100, max_bytes=LIMIT))
+    for name, ttl_s in (("first", 5), ("last", 40), ("again", 5)):
+        assert await shelf.fill(name, ttl_s=ttl_s)
+
+    ends = [await shelf.redis.pexpiretime(key) for key in ledger_keys(shelf.tenant)]
+    last = await shelf.redis.pexpiretime(entry_key(shelf.tenant, digest("last")))
+
+    assert ends == pytest.approx([last, last], abs=2)
 
 
 async def test_sum_that_is_wrong_does_not_outlive_the_entries(shelf_of: Callable[[Quota], Shelf]) -> None:

@@ -82,7 +82,7 @@ async def test_endpoint_asks_as_openai_does_and_makes_a_unit_vector() -> None:
     [
         (500, b"{}", "status"),
         (200, b"not json", "shape"),
-        (200, vector_reply(1.0, 2.0), "shape"),
+        (200, vector_reply(1.0, 2.0), "dimension"),
         (200, vector_reply(0.0, 0.0, 0.0), "shape"),
         (200, b'{"data": [{"embedding": [1e999, 0, 0]}]}', "shape"),
         (200, b'{"data": []}', "shape"),

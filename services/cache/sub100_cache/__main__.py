@@ -8,6 +8,7 @@ from sub100_shared.config import ConfigError, read_secret
 
 from .composition import compose
 from .config import CacheConfig
+from .embedders.api import WrongDimension
 from .embedders.choice import open_embedder
 from .service import CacheService
 from .store.commands import open_commands
@@ -29,7 +30,14 @@ async def create(runtime: lifecycle.Runtime, config: CacheConfig) -> CacheServic
     tenants = load_tenants(config.tenants_file, Quota(config.max_tenant_entries, config.max_tenant_bytes))
     if tenants.is_anything_shared and config.log == "none":
         raise ConfigError("SUB100_CACHE_LOG is none: regions that share answers must share invalidations")
-    return compose(runtime, config, commands, open_embedder(config), tenants, monotonic_ms, time.time)
+    embedder = open_embedder(config)
+    if embedder is not None:
+        try:
+            await embedder.check()
+        except WrongDimension as error:
+            await embedder.close()
+            raise ConfigError(f"SUB100_CACHE_EMBEDDER_DIMENSION: {error}") from error
+    return compose(runtime, config, commands, embedder, tenants, monotonic_ms, time.time)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def compose(
     wall_clock: WallClock,
 ) -> CacheService:
     """Without ``embedder`` there is the exact tier alone. The service closes what it is given."""
-    generations = Generations(commands)
+    generations = Generations(commands, config.max_ttl_s)
     exact = ExactTier(commands, generations)
     semantic = (
         SemanticTier(
@@ -53,7 +53,7 @@ def compose(
         if embedder is not None
         else None
     )
-    ledger, counts = Ledger(commands), Counts(commands)
+    ledger, counts = Ledger(commands), Counts(commands, config.max_ttl_s)
     sweep = Sweep(commands, generations, ledger)
     upkeep = Upkeep(
         counts,
@@ -73,7 +73,7 @@ def compose(
             runtime.region,
             freshness,
             generations,
-            LogPlace(commands),
+            LogPlace(commands, config.max_ttl_s),
             invalidations,
             clock,
             settings=LogSettings(

@@ -4,11 +4,24 @@ from typing import Protocol
 
 
 class EmbedderUnavailable(Exception):
-    """No vector: ``reason`` is bounded (``busy``, ``late``, ``failed``, ``status``, ``shape`` ...)."""
+    """No vector: ``reason`` is bounded (``busy``, ``late``, ``failed``, ``status``, ``shape``,
+    ``dimension`` ...)."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class WrongDimension(EmbedderUnavailable):
+    """The vectors have another width than the index: whoever configured them has to say which."""
+
+    def __init__(self, found: int, wanted: int) -> None:
+        super().__init__("dimension")
+        self.found = found
+        self.wanted = wanted
+
+    def __str__(self) -> str:
+        return f"the embedder's vectors have {self.found} numbers, not {self.wanted}"
 
 
 class Embedder(Protocol):

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from ..breaker import Breaker
-from .api import Embedder, EmbedderUnavailable
+from .api import Embedder, EmbedderUnavailable, WrongDimension
 
 PROBE_TIMEOUT_S: Final = 2.0
 _PROBE: Final = "Is the embedder well?"
@@ -69,6 +69,15 @@ class BoundedEmbedder:
             self.breaker.probed("late")
         except EmbedderUnavailable as error:
             self.breaker.probed(error.reason)
+
+    async def check(self) -> None:
+        """Raises WrongDimension if the embedder answers with that; one that is away may yet come."""
+        try:
+            await asyncio.wait_for(self._embedder.embed(_PROBE, PROBE_TIMEOUT_S), PROBE_TIMEOUT_S)
+        except WrongDimension:
+            raise
+        except (TimeoutError, EmbedderUnavailable):
+            return
 
     async def close(self) -> None:
         """Idempotent."""

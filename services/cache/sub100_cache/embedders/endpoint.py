@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import numpy as np
 
-from .api import EmbedderUnavailable
+from .api import EmbedderUnavailable, WrongDimension
 
 TIMEOUT_S: Final = 2.0
 """No call outlives it, however long its caller waits."""
@@ -87,8 +87,10 @@ class Endpoint:
         if len(items) != 1:
             raise EmbedderUnavailable("shape")
         vector: Any = np.array(items[0].embedding, np.float32)
+        if len(vector) != self.dimension:
+            raise WrongDimension(len(vector), self.dimension)
         length = float(np.linalg.norm(vector))
-        if vector.shape != (self.dimension,) or not np.isfinite(length) or length == 0.0:
+        if not np.isfinite(length) or length == 0.0:
             raise EmbedderUnavailable("shape")
         unit: bytes = (vector / length).astype("<f4").tobytes()
         return unit

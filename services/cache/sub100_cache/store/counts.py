@@ -14,10 +14,12 @@ MAX_TENANTS: Final = 4096
 
 
 class Counts:
-    """What a store that is away would not take is counted later."""
+    """What a store that is away would not take is counted later. Counts live on for as long after a tenant's
+    last look-up as an answer may live."""
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, max_ttl_s: float) -> None:
         self._commands = commands
+        self._ttl_ms = int(max_ttl_s * 1e3)
         self._pending: dict[str, Counter[str]] = {}
 
     def add(self, tenant: str, names: Iterable[str]) -> None:
@@ -52,6 +54,7 @@ class Counts:
         pipe = self._commands.client.pipeline(transaction=True)
         for name, num in counter.items():
             pipe.hincrby(counts_key(tenant), name, num)
+        pipe.pexpire(counts_key(tenant), self._ttl_ms)
         try:
             await self._run(pipe.execute())
         except StoreUnavailable:

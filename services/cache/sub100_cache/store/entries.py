@@ -2,8 +2,8 @@
 
 ``sub100:cache:v3:{<tenant>}:<digest>`` is an answer or an alias of one; ``sub100:cache:vec:v2:<embedder>:
 {<tenant>}:<digest>`` is the vector of an answer's question. Each lives as long as its answer. What is known
-of a tenant lives on: ``sub100:cache:<record>:v1:{<tenant>}``. In braces, so that all keys of one tenant lie
-in one slot of a Redis Cluster: a write touches several of them at once.
+of a tenant, ``sub100:cache:<record>:v1:{<tenant>}``, outlives them; no key is without an end. In braces, so
+that all keys of one tenant lie in one slot of a Redis Cluster: a write touches several of them at once.
 """
 
 import hashlib

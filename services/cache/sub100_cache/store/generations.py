@@ -1,7 +1,8 @@
 """Generations: which entries of a tenant may be read, and which fills may still be written.
 
-A tenant's *record* is a hash without a time to live. It holds marks for *targets*: the whole tenant, one
-scope, one revision, one scope under one revision. Of each target:
+A tenant's *record* is a hash that outlives every entry: each write, and each invalidation, gives it the
+longest time that an entry may live. It holds marks for *targets*: the whole tenant, one scope, one revision,
+one scope under one revision. Of each target:
 
 - ``g``, a number. An invalidation raises it above every number of the record, so that the greatest among the
   targets of a question, its *standing*, changes with each invalidation that concerns it and with no other.
@@ -9,8 +10,9 @@ scope, one revision, one scope under one revision. Of each target:
 - ``b``, a unix time: entries stored before it may not be read.
 - ``l``, the position in the log of invalidations that last raised it.
 
-A record that is gone (a Redis that was flushed or restarted) begins anew with a number made of the time: no
-number of before comes alive again, and a fill that was asked for under one is dropped.
+A record that is gone (nothing was written for so long, or Redis was flushed or restarted) begins anew with a
+number made of the time: no number of before comes alive again, and a fill that was asked for under one is
+dropped.
 """
 
 import struct
@@ -107,8 +109,10 @@ def standing_of(values: Sequence[Any]) -> Standing:
 class Generations:
     """All methods raise StoreUnavailable, and ValueError for a scope of the wrong length."""
 
-    def __init__(self, commands: Commands, *, max_marks: int = MAX_MARKS) -> None:
+    def __init__(self, commands: Commands, max_ttl_s: float, *, max_marks: int = MAX_MARKS) -> None:
+        """``max_ttl_s``: no entry is kept longer, and no record for longer after its last write."""
         self._commands = commands
+        self.record_ttl_ms = int(max_ttl_s * 1e3)
         self._max_marks = max_marks
         self._establish = commands.client.register_script(scripts.ESTABLISH)
         self._invalidate = commands.client.register_script(scripts.INVALIDATE)
@@ -128,7 +132,9 @@ class Generations:
         the whole tenant at ``position`` of the log."""
         keys = [generations_key(question.tenant)]
         try:
-            await self._commands.run(self._establish(keys=keys, args=[position]), timeout_s)
+            await self._commands.run(
+                self._establish(keys=keys, args=[position, self.record_ttl_ms]), timeout_s
+            )
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
         return await self.standing(question, timeout_s)
@@ -137,7 +143,8 @@ class Generations:
         """Make unreadable what was stored for the question's target: before ``before_s``, or (0) until now,
         with all fills on their way. Does nothing the second time for one ``position`` of the log (0: none).
         """
-        args: list[Any] = [question.target(), repr(before_s) if before_s else "", position, self._max_marks]
+        before = repr(before_s) if before_s else ""
+        args: list[Any] = [question.target(), before, position, self._max_marks, self.record_ttl_ms]
         command = self._invalidate(keys=[generations_key(question.tenant)], args=args)
         try:
             await self._commands.run(command, WRITE_TIMEOUT_S)

@@ -18,19 +18,27 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class LogPlace:
-    """In the store itself, so that one that goes back in time is seen to. All methods raise
-    StoreUnavailable."""
+    """In the store itself, so that one that goes back in time is seen to; it outlives what the store keeps by
+    being read. All methods raise StoreUnavailable."""
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, max_ttl_s: float) -> None:
+        """``max_ttl_s``: no entry is kept longer."""
         self._commands = commands
+        self._ttl_ms = int(max_ttl_s * 1e3)
 
     async def read(self) -> Place:
-        identity, position = await self._run(self._commands.client.hmget(_KEY, ["identity", "position"]))
+        pipe = self._commands.client.pipeline(transaction=False)
+        pipe.hmget(_KEY, ["identity", "position"])
+        pipe.pexpire(_KEY, self._ttl_ms)
+        (identity, position), _ = await self._run(pipe.execute())
         return Place(identity.decode(), int(position)) if identity is not None else Place()
 
     async def write(self, place: Place) -> None:
         fields: dict[Any, Any] = {"identity": place.identity, "position": place.position}
-        await self._run(self._commands.client.hset(_KEY, mapping=fields))
+        pipe = self._commands.client.pipeline(transaction=True)
+        pipe.hset(_KEY, mapping=fields)
+        pipe.pexpire(_KEY, self._ttl_ms)
+        await self._run(pipe.execute())
 
     async def _run(self, command: Any) -> Any:
         try:

@@ -14,14 +14,16 @@ local function digits(number) return string.format('%.0f', number) end
 """
 
 ESTABLISH: Final = f"""{_NOW}
--- KEYS: record. ARGV: position.
+-- KEYS: record. ARGV: position, time to live of the record in ms.
 if redis.call('HEXISTS', KEYS[1], 'gt') == 0 then
   redis.call('HSET', KEYS[1], 'gt', digits(now()), 'lt', ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 """
 
 INVALIDATE: Final = f"""{_NOW}
--- KEYS: record. ARGV: target, before ('' for none), position (0 for none), most marks.
+-- KEYS: record. ARGV: target, before ('' for none), position (0 for none), most marks, time to live of the
+-- record in ms.
 local record, target, position = KEYS[1], ARGV[1], tonumber(ARGV[3])
 local function read(field) return tonumber(redis.call('HGET', record, field) or '0') end
 local function raise(at)
@@ -52,6 +54,7 @@ if redis.call('HLEN', record) > tonumber(ARGV[4]) then
   redis.call('HSET', record, 'n', digits(number), 'gt', digits(number),
     'bt', string.format('%.6f', most.b), 'lt', digits(most.l))
 end
+redis.call('PEXPIRE', record, ARGV[5])
 """
 
 _LEDGER: Final = """
@@ -94,12 +97,12 @@ WRITE: Final = f"""#!lua
 -- (With this first line Redis runs it only while it has memory to write.)
 {_NOW}{_LEDGER}
 -- KEYS 3: record, 4: entry, 5: vector, if any. ARGV 4: number, 5: value, 6: time to live in ms, 7: digest, 8:
--- bytes, 9: vector space ('' for none), 10: most entries, 11: most bytes, 12: number of targets, the targets;
--- then fields and values of the vector.
-local num_targets = tonumber(ARGV[12])
+-- bytes, 9: vector space ('' for none), 10: most entries, 11: most bytes, 12: time to live of the record in
+-- ms, not less than the entry's, 13: number of targets, the targets; then fields and values of the vector.
+local num_targets = tonumber(ARGV[13])
 local standing = 0
 for i = 1, num_targets do
-  standing = math.max(standing, tonumber(redis.call('HGET', KEYS[3], 'g' .. ARGV[12 + i]) or '0'))
+  standing = math.max(standing, tonumber(redis.call('HGET', KEYS[3], 'g' .. ARGV[13 + i]) or '0'))
 end
 if standing ~= tonumber(ARGV[4]) then return 'overtaken' end
 
@@ -121,8 +124,12 @@ redis.call('SET', KEYS[4], ARGV[5], 'PX', ARGV[6])
 redis.call('ZADD', expiry, now_ms + tonumber(ARGV[6]), digest)
 redis.call('HSET', sizes, digest, ARGV[8] .. ' ' .. ARGV[9])
 redis.call('HINCRBY', sizes, '#', bytes)
+local last = digits(tonumber(redis.call('ZRANGE', expiry, -1, -1, 'WITHSCORES')[2]))
+redis.call('PEXPIREAT', expiry, last)
+redis.call('PEXPIREAT', sizes, last)
+redis.call('PEXPIRE', KEYS[3], ARGV[12])
 if KEYS[5] then
-  redis.call('HSET', KEYS[5], unpack(ARGV, 13 + num_targets))
+  redis.call('HSET', KEYS[5], unpack(ARGV, 14 + num_targets))
   redis.call('PEXPIRE', KEYS[5], ARGV[6])
 end
 return 'stored'

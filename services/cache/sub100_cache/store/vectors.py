@@ -100,4 +100,7 @@ class VectorIndex:
             if "already exists" not in str(error).lower():
                 self.problem = "no vector search"
                 return
+            _log.info(
+                "vector index found: vectors of any other embedder are not used", extra={"index": self._name}
+            )
         self.problem = ""

@@ -143,7 +143,8 @@ class Writes:
             *ledger_names(tenant),
             *(kept.generation, value, int(ttl_s * 1e3), digest.hex(), num_bytes),
             vector.space if vector is not None else "",
-            *(quota.max_entries, quota.max_bytes, len(targets), *targets, *fields),
+            *(quota.max_entries, quota.max_bytes, self._generations.record_ttl_ms),
+            *(len(targets), *targets, *fields),
         ]
         try:
             outcome = await self._commands.run(self._write(keys=keys, args=args), WRITE_TIMEOUT_S)
