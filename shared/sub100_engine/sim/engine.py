@@ -1,4 +1,4 @@
-"""The simulated Engine: one task steps the batch, one ends leases, one per pull fetches KV.
+"""The simulated Engine: one task steps the batch; ``hand_over`` ends leases, ``pulls`` fetches KV.
 
 See ``sub100_engine.api`` for the invariants. Everything runs on one event loop; a step that takes time
 takes it asleep on the injected clock.
@@ -7,9 +7,8 @@ takes it asleep on the injected clock.
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from sub100_engine.api import EngineInfo, EngineStartError, KvListener, Output, Sink, Work
 from sub100_proto import logprobs
@@ -23,10 +22,8 @@ from .block_pool import BlockPool
 from .clock import Clock, MonotonicClock
 from .config import SimConfig
 from .faults import Faults
-from .kv_pull import KvPuller
-from .kv_wire import KvListener as KvServer
-from .kv_wire import KvUnavailable, kv_payload
-from .leases import LeaseBook
+from .hand_over import CONNECTOR, HandOvers
+from .pulls import Pulls
 from .sampling import Choice, rows
 from .sequence import Sequence
 from .speculation import Acceptance
@@ -34,8 +31,6 @@ from .structured import NoInstance
 from .timing import TimingModel
 
 _log = logging.getLogger(__name__)
-
-CONNECTOR: Final = "sim"
 
 
 class SimEngine:
@@ -71,16 +66,13 @@ class SimEngine:
         self._num_output_tokens = 0
         self._prompt_tokens = 0
         self._cached_tokens = 0
-        self._leases = LeaseBook(self._pool, config.lease_s)
-        self._server = KvServer(self._leases, config.layout, secret, self._on_pulled, self.faults)
-        self._puller = KvPuller(config.layout, secret)
+        self._hand_overs = HandOvers(config, self._pool, self._clock, secret, self.faults, self._on_freed)
+        self._pulls = Pulls(config, self._clock, secret, self._on_pulled, self._fail)
         self._timing = TimingModel()
         self._sequences: dict[str, Sequence] = {}
         self._refused: dict[str, asyncio.Handle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pulls: dict[str, asyncio.Task[None]] = {}
         self._work_came = asyncio.Event()
-        self._lease_came = asyncio.Event()
         self._something_ended = asyncio.Event()
         self._on_kv: KvListener = lambda _: None
         self._on_failure: Callable[[str], None] = lambda _: None
@@ -96,11 +88,11 @@ class SimEngine:
         self._timing = config.timing_model()
         self._on_kv = on_kv
         try:
-            await self._server.start(config.kv_host)
+            await self._hand_overs.start()
         except OSError as error:
             raise EngineStartError(f"cannot listen for KV on {config.kv_host}: {error}") from error
         self._spawn(self._run_core(), "sim core")
-        self._spawn(self._end_leases(), "sim leases")
+        self._spawn(self._hand_overs.run(), "sim leases")
         return EngineInfo(
             model=config.model,
             layout=config.layout,
@@ -128,7 +120,7 @@ class SimEngine:
             refused.cancel()
 
     def release(self, kv: KvHandle) -> None:
-        self._end_lease(kv.key, "released")
+        self._hand_overs.release(kv.key)
 
     def load(self) -> Load:
         drafts = self._acceptance.counts
@@ -152,10 +144,10 @@ class SimEngine:
     async def drain(self, timeout_s: float) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while self._sequences or len(self._leases):
+                while self._sequences or len(self._hand_overs):
                     self._something_ended.clear()
                     await self._something_ended.wait()
-        return not self._sequences and not len(self._leases)
+        return not self._sequences and not len(self._hand_overs)
 
     async def stop(self) -> None:
         self._is_dead = True
@@ -165,8 +157,8 @@ class SimEngine:
         await asyncio.gather(*tasks, return_exceptions=True)
         for sequence in list(self._sequences.values()):
             self._fail(sequence, "worker_lost", "the engine was stopped")
-        self._puller.close()
-        await self._server.stop()
+        await self._pulls.stop()
+        await self._hand_overs.stop()
 
     @property
     def _vocab_size(self) -> int:
@@ -220,10 +212,8 @@ class SimEngine:
         self._batch.remove(sequence)
         if self._sequences.get(sequence.work.attempt) is sequence:
             del self._sequences[sequence.work.attempt]
-        if (task := self._pulls.pop(sequence.work.attempt, None)) is not None:
-            task.cancel()
-        self._something_ended.set()
-        self._work_came.set()
+        self._pulls.cancel(sequence.work.attempt)
+        self._on_freed()
 
     def _fail(self, sequence: Sequence, code: str, reason: str) -> None:
         self._end(sequence)
@@ -237,7 +227,7 @@ class SimEngine:
                 self._work_came.clear()
                 step = self._batch.plan()
                 for sequence in step.pulls:
-                    self._begin_pull(sequence)
+                    self._pulls.begin(sequence, self._timing.transfer_s(sequence.num_prompt))
                 self._publish_kv()
                 if step.chunks:
                     await self._compute(step)
@@ -306,7 +296,8 @@ class SimEngine:
 
     def _tell(self, sequence: Sequence, ids: list[int], finish_reason: str) -> None:
         hands_over = sequence.is_prefill and not finish_reason
-        kv = self._hand_over(sequence) if hands_over else None
+        num_bytes = self._timing.kv_bytes(sequence.num_prompt)
+        kv = self._hand_overs.pin(sequence, num_bytes) if hands_over else None
         first = not sequence.is_told
         sequence.is_told = True
         self._num_output_tokens += len(ids)
@@ -350,8 +341,7 @@ class SimEngine:
 
     def _die(self, reason: str) -> None:
         self._is_dead = True
-        for key in self._leases.expire(float("inf")):
-            self._server.cut(key)
+        self._hand_overs.end_all()
         for sequence in list(self._sequences.values()):
             self._fail(sequence, "worker_lost", "the engine core died")
         self._on_failure(reason)
@@ -361,81 +351,13 @@ class SimEngine:
         if change is not None:
             self._on_kv(change)
 
-    # -- handing KV over
+    def _on_freed(self) -> None:
+        self._something_ended.set()
+        self._work_came.set()
 
-    def _hand_over(self, sequence: Sequence) -> KvHandle:
-        """The sequence's hold on its prompt's blocks becomes a lease."""
-        config, work = self._config, sequence.work
-        payload = kv_payload(work.prompt, config.block_size, work.salt)
-        lease = self._leases.pin(sequence.blocks, payload, len(work.prompt), self._clock.now())
-        sequence.blocks = []
-        self._lease_came.set()
-        return KvHandle(
-            connector=CONNECTOR,
-            key=lease.key,
-            num_tokens=lease.num_tokens,
-            layout=config.layout,
-            lease_s=config.lease_s,
-            endpoint=self._server.endpoint,
-            host_id=socket.gethostname(),
-            num_bytes=self._timing.kv_bytes(lease.num_tokens),
-        )
-
-    def _on_pulled(self, key: str) -> None:
-        self._end_lease(key, "pulled")
-
-    def _end_lease(self, key: str, why: str) -> None:
-        if self._leases.end(key, why):
-            if why != "pulled":
-                self._server.cut(key)
-            self._something_ended.set()
-            self._work_came.set()
-
-    async def _end_leases(self) -> None:
-        while True:
-            deadline = self._leases.next_deadline
-            if deadline is None:
-                self._lease_came.clear()
-                await self._lease_came.wait()
-                continue
-            await self._clock.sleep_until(deadline)
-            for key in self._leases.expire(self._clock.now()):
-                self._server.cut(key)
-                self._something_ended.set()
-                self._work_came.set()
-
-    # -- pulling KV
-
-    def _begin_pull(self, sequence: Sequence) -> None:
-        sequence.scheduled_at = self._clock.now()
-        attempt = sequence.work.attempt
-        task = self._spawn(self._pull(sequence), "sim pull")
-        self._pulls[attempt] = task
-
-    async def _pull(self, sequence: Sequence) -> None:
-        work = sequence.work
-        assert work.kv is not None
-        started_at = self._clock.now()
-        try:
-            expected = kv_payload(work.prompt, self._config.block_size, work.salt)
-            timeout_s = min(self._config.pull_timeout_s, work.kv.lease_s)
-            await self._puller.pull(work.kv, expected, len(work.prompt), timeout_s)
-        except KvUnavailable as gone:
-            if not sequence.is_done:
-                self._pulls.pop(work.attempt, None)
-                self._fail(sequence, gone.code, gone.reason)
-            return
-        await self._clock.sleep_until(started_at + self._timing.transfer_s(len(work.prompt)))
-        self._pulls.pop(work.attempt, None)
-        if sequence.is_done:
-            return
-        now = self._clock.now()
-        sequence.is_pulling = False
-        sequence.pulled_at = now
-        sequence.transfer_ms = (now - started_at) * 1e3
-        sequence.transferred_tokens = sequence.num_prompt - sequence.cached_tokens
+    def _on_pulled(self, sequence: Sequence) -> None:
         self._batch.computed(sequence, sequence.num_prompt - sequence.num_computed)
-        if not work.output:
+        if not sequence.work.output:
             sequence.num_computed -= 1  # its last token's logits are what the first output needs
         self._work_came.set()
 
