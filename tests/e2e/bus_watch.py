@@ -110,3 +110,16 @@ def watching(stack: Stack) -> Iterator[BusWatch]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(TIMEOUT_S)
         loop.close()
+
+
+def publish(stack: Stack, subject: str, data: bytes) -> None:
+    """Send one message as anybody on the bus might."""
+
+    async def send() -> None:
+        bus = await Bus.connect(stack.nats.url, name="publish")
+        try:
+            await bus.publish(subject, data)
+        finally:
+            await bus.close(2)
+
+    asyncio.run(send())

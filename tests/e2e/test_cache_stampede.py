@@ -1,5 +1,6 @@
 """Equal cacheable questions at once: one generation, and everybody's own answer (C13)."""
 
+import contextlib
 import secrets
 import signal
 import threading
@@ -16,6 +17,7 @@ from tests.stack import Stack, running_stack
 
 pytestmark = sim_only
 NUM_CLIENTS = 100
+FIFTY = 50
 STEP_MS = 30
 
 
@@ -119,6 +121,27 @@ def test_first_client_that_leaves_takes_nobody_with_it(own: Stack) -> None:
         assert text.startswith(said)
         assert num_jobs(bus, mark) == 1
         bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the fill: the answer is whole")
+
+
+def test_first_of_fifty_that_leaves_costs_the_others_nothing(own: Stack) -> None:
+    """C13: cold, all at once; one generation, and forty-nine whole and equal answers."""
+    question = body(stream=True)
+    with watching(own) as bus, contextlib.ExitStack() as crowd:
+        mark = bus.mark()
+        first = crowd.enter_context(LiveStream(own.url, question, own.keys["demo"]))
+        others = [
+            crowd.enter_context(LiveStream(own.url, question, own.keys["demo"])) for _ in range(FIFTY - 1)
+        ]
+        said = first.next_text()
+        first.reset()
+        endings = [stream.rest() for stream in others]
+        assert num_jobs(bus, mark) == 1
+        bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the fill: the answer is whole")
+    assert all(events[-1] == DONE for events in endings)
+    texts = {"".join(deltas(event for event in events if isinstance(event, dict))) for events in endings}
+    assert len(texts) == 1
+    assert texts.pop().startswith(said)
+    assert {stream.response.headers["x-sub100-cache"] for stream in others} <= {"joined", "exact"}
 
 
 def test_generation_ends_when_the_last_client_leaves(own: Stack) -> None:
