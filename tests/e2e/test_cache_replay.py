@@ -59,8 +59,9 @@ def test_openai_client_reads_a_hit_that_was_filled_the_other_way(
     miss = fill(own, request | (WITH_USAGE if fills_with_stream else {}))
     assert is_hit(hits(own, request))
 
-    whole = client.chat.completions.create(**request)
-    chunks = list(client.chat.completions.create(**request, **WITH_USAGE))
+    whole: Any = client.chat.completions.create(**request)
+    streamed: Any = request | WITH_USAGE
+    chunks = list(client.chat.completions.create(**streamed))
 
     choice = whole.choices[0]
     assert choice.message.tool_calls is None
