@@ -118,6 +118,16 @@ class CacheAlias(Message, frozen=True, tag="cache_alias"):
     revision: str = ""
 
 
+class CacheAliasReplica(Message, frozen=True, tag="cache_alias_replica"):
+    """An alias that another region's judge found, as CacheReplica is of a fill. Never sent on.
+
+    ``alias.generation`` says how far that region had read the log when the question was asked."""
+
+    origin: str
+    judged_unix_s: float
+    alias: CacheAlias
+
+
 class CacheInvalidate(Message, frozen=True, tag="cache_invalidate"):
     """Make every answer of the tenant unreadable that matches: of ``scope`` if given, of ``revision`` if
     given, stored before ``before_unix_s`` if given. ``erase``: its bytes must go too, and be counted."""

@@ -10,6 +10,7 @@ import msgspec
 
 from .cache import (
     CacheAlias,
+    CacheAliasReplica,
     CachedAnswer,
     CacheFill,
     CacheHit,
@@ -34,7 +35,7 @@ encode = _encoder.encode
 decode_cache_lookup = msgspec.msgpack.Decoder(CacheLookup).decode
 decode_cache_reply = msgspec.msgpack.Decoder(CacheHit | CacheMiss).decode
 decode_cache_write = msgspec.msgpack.Decoder(CacheFill | CacheAlias | CacheObserved).decode
-decode_cache_replica = msgspec.msgpack.Decoder(CacheReplica).decode
+decode_cache_replica = msgspec.msgpack.Decoder(CacheReplica | CacheAliasReplica).decode
 decode_cache_admin = msgspec.msgpack.Decoder(CacheInvalidate | CacheStatsQuery).decode
 decode_cache_admin_reply = msgspec.msgpack.Decoder(CacheInvalidated | CacheStats).decode
 decode_cached_answer = msgspec.msgpack.Decoder(CachedAnswer).decode

@@ -5,7 +5,7 @@
 | ``cache.lookup`` | ingress | cache (queue group) | CacheLookup -> CacheHit or CacheMiss |
 | ``cache.fill`` | ingress | cache (queue group) | CacheFill, CacheAlias, CacheObserved |
 | ``cache.admin`` | ingress, operator | cache (queue group) | CacheInvalidate or CacheStatsQuery -> answer |
-| ``cache.replica`` | cache of another region | cache (queue group) | CacheReplica |
+| ``cache.replica`` | cache of another region | cache (queue group) | CacheReplica, CacheAliasReplica |
 | ``cache.log`` | cache | JetStream, and every cache | CacheInvalidate |
 | ``scheduler.place`` | ingress | scheduler (queue group) | PlaceRequest -> Placement or Rejected |
 | ``scheduler.settled`` | ingress | every scheduler | Settled |

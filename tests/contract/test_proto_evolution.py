@@ -39,7 +39,12 @@ EXAMPLES: dict[str, list[Any]] = {
             origin="eu",
             stored_unix_s=1.5,
             fill=cache.CacheFill(request_id="r", tenant="t", digest=b"d" * 32, answer=ANSWER, ttl_s=60),
-        )
+        ),
+        cache.CacheAliasReplica(
+            origin="eu",
+            judged_unix_s=1.5,
+            alias=cache.CacheAlias(tenant="t", digest=b"d" * 32, target=b"e" * 32, generation=b"g"),
+        ),
     ],
     "decode_cache_admin": [
         cache.CacheInvalidate(tenant="t", erase=True),

@@ -20,7 +20,15 @@ from sub100_cache.store.entries import tenant_pattern
 from sub100_cache.store.generations import Token, unpack
 from sub100_cache.tenants import TenantRules
 from sub100_proto import codec, subjects
-from sub100_proto.cache import CacheFill, CacheHit, CacheMiss, CacheReplica, CacheReply
+from sub100_proto.cache import (
+    CacheAlias,
+    CacheAliasReplica,
+    CacheFill,
+    CacheHit,
+    CacheMiss,
+    CacheReplica,
+    CacheReply,
+)
 from sub100_shared.bus import Bus, BusUnavailable, Incoming, NoResponders
 
 SCOPE, OTHER_SCOPE = (hashlib.sha256(name).digest() for name in (b"a scope", b"another scope"))
@@ -81,6 +89,19 @@ class World:
             generation=generation,
         )
         replica = CacheReplica(origin=origin, stored_unix_s=time.time() - age_s, fill=fill)
+        await self.bus.publish(subjects.cache_replica("us"), codec.encode(replica))
+
+    def alias(self, name: str, target: str, generation: bytes, *, tenant: str = "") -> CacheAlias:
+        return CacheAlias(
+            tenant=tenant or self.tenant,
+            digest=digest(name),
+            target=digest(target),
+            generation=generation,
+            scope=SCOPE,
+        )
+
+    async def send_alias(self, alias: CacheAlias, *, origin: str = "eu", age_s: float = 0.0) -> None:
+        replica = CacheAliasReplica(origin=origin, judged_unix_s=time.time() - age_s, alias=alias)
         await self.bus.publish(subjects.cache_replica("us"), codec.encode(replica))
 
 
@@ -199,6 +220,80 @@ async def test_replica_does_not_replace_the_regions_own_answer(world: World) -> 
         await until(world.us, "next", SCOPE, is_hit)
 
         hit = await world.us.look_up(digest("q"), scope=SCOPE)
+        assert isinstance(hit, CacheHit)
+        assert hit.answer == own
+
+
+async def test_alias_reaches_the_other_region_once_and_is_not_sent_on(world: World) -> None:
+    sent: list[Incoming] = []
+    for region in ("eu", "us"):
+        await world.bus.listen(subjects.cache_replica(region), sent.append)
+    async with world.running_us():
+        await world.eu.stored(digest("q"), scope=SCOPE)
+        await until(world.us, "q", SCOPE, is_hit)
+        await world.eu.write(
+            world.alias("asked", "q", await world.eu.generation(digest("asked"), scope=SCOPE))
+        )
+        hit = await until(world.us, "asked", SCOPE, is_hit)
+        back = world.alias("asked in us", "q", await world.us.generation(digest("back"), scope=SCOPE))
+        await world.us.write(back)
+        await until(world.eu, "asked in us", SCOPE, is_hit)
+
+    assert isinstance(hit, CacheHit)
+    assert (hit.tier, hit.answer) == ("exact", ANSWER)
+    messages = [(msg.subject, codec.decode_cache_replica(msg.data)) for msg in sent]
+    assert [(subject, type(message)) for subject, message in messages] == [
+        (subjects.cache_replica("us"), CacheReplica),
+        (subjects.cache_replica("us"), CacheAliasReplica),
+        (subjects.cache_replica("eu"), CacheAliasReplica),
+    ]
+
+
+async def test_alias_of_a_tenant_that_shares_nothing_stays_in_its_region(world: World) -> None:
+    private_eu, private_us = (Client(world.bus, region, f"{world.tenant}-private") for region in ("eu", "us"))
+    tenant = private_eu.tenant
+    sent: list[Incoming] = []
+    await world.bus.listen(subjects.cache_replica("us"), sent.append)
+    async with world.running_us():
+        for client in (private_eu, private_us):
+            await client.stored(digest("q"), scope=SCOPE)
+        generation = await private_eu.generation(digest("asked"), scope=SCOPE)
+        await private_eu.write(world.alias("asked", "q", generation, tenant=tenant))
+        await until(private_eu, "asked", SCOPE, is_hit)
+        assert sent == []
+        generation = await private_us.generation(digest("forged"), scope=SCOPE)
+        await world.send_alias(world.alias("forged", "q", generation, tenant=tenant))
+        await world.eu.stored(digest("shared"), scope=SCOPE)
+        await until(world.us, "shared", SCOPE, is_hit)
+
+        for name in ("asked", "forged"):
+            assert is_absent(await private_us.look_up(digest(name), scope=SCOPE)), name
+
+
+async def test_alias_that_is_late_overtaken_ones_own_or_without_its_target_is_dropped(world: World) -> None:
+    async with world.running_us():
+        captured = await world.eu.generation(digest("old"), scope=SCOPE)
+        await world.us.stored(digest("known"), scope=SCOPE)
+        await world.eu.invalidate(scope=SCOPE)
+        await until(world.us, "known", SCOPE, is_absent)
+        await world.us.stored(digest("q"), scope=SCOPE)
+        own = msgspec.structs.replace(ANSWER, pieces=("own",))
+        await world.us.stored(digest("answered"), own, scope=SCOPE)
+        current = (await until(world.eu, "x", SCOPE, lambda reply: _position(reply) >= 1)).generation
+
+        await world.send_alias(world.alias("overtaken", "q", captured))
+        await world.send_alias(world.alias("without", "q", b""))
+        await world.send_alias(world.alias("late", "q", current), age_s=CONFIG.max_replica_age_s + 1)
+        await world.send_alias(world.alias("own", "q", current), origin="us")
+        await world.send_alias(world.alias("stranger", "q", current), origin="mars")
+        await world.send_alias(world.alias("dangling", "nothing", current))
+        await world.send_alias(world.alias("answered", "q", current))
+        await world.send_alias(world.alias("good", "q", current), age_s=5)
+        await until(world.us, "good", SCOPE, is_hit)
+
+        for name in ("overtaken", "without", "late", "own", "stranger", "dangling"):
+            assert is_absent(await world.us.look_up(digest(name), scope=SCOPE)), name
+        hit = await world.us.look_up(digest("answered"), scope=SCOPE)
         assert isinstance(hit, CacheHit)
         assert hit.answer == own
 

@@ -13,6 +13,7 @@ from .freshness import Freshness
 from .guard import WORDING
 from .invalidations import Invalidations
 from .lookups import Lookups
+from .replication import Replication
 from .semantic import SemanticTier
 from .service import CacheService
 from .store.commands import Commands
@@ -87,13 +88,20 @@ def compose(
         else None
     )
     writes = Writes(commands, exact, generations, tenants.quota, wall_clock)
+    replication = Replication(
+        runtime.bus,
+        runtime.region,
+        tenants,
+        freshness,
+        wall_clock,
+        max_age_s=config.max_replica_age_s,
+    )
     return CacheService(
         runtime,
         config,
         commands,
         Lookups(exact, generations, semantic, freshness, clock, wall_clock),
-        writes,
-        Fills(runtime.bus, runtime.region, config, writes, semantic, tenants, freshness, upkeep, wall_clock),
+        Fills(config, writes, semantic, replication, upkeep, wall_clock),
         freshness,
         follower,
         invalidations,

@@ -33,7 +33,6 @@ from .invalidations import Invalidations
 from .lookups import Lookups
 from .semantic import SemanticTier
 from .store.commands import Commands, StoreUnavailable
-from .store.writes import Writes
 from .upkeep import Upkeep
 
 _log = logging.getLogger(__name__)
@@ -53,7 +52,6 @@ class CacheService:
         config: CacheConfig,
         commands: Commands,
         lookups: Lookups,
-        writes: Writes,
         fills: Fills,
         freshness: Freshness,
         follower: Follower | None,
@@ -67,7 +65,6 @@ class CacheService:
         self._config = config
         self._commands = commands
         self._lookups = lookups
-        self._writes = writes
         self._fills = fills
         self._freshness = freshness
         self._follower = follower
@@ -152,7 +149,7 @@ class CacheService:
                 case CacheFill():
                     await self._fills.fill(write)
                 case CacheAlias():
-                    await self._writes.alias(write)
+                    await self._fills.alias(write)
                 case CacheObserved():
                     self._evidence.observed(write)
         except StoreUnavailable as error:

@@ -103,8 +103,19 @@ class Writes:
         False if there is no such entry in the alias's scope, or the alias was overtaken. An answer of its own
         is never replaced."""
         token = unpack(alias.generation)
+        return token is not None and await self._alias(alias, token.number)
+
+    async def alias_replica(self, alias: CacheAlias, *, own_position: int) -> bool:
+        """As ``alias``, for one that another region found; False too if it was overtaken by an invalidation
+        that this region knows of. ``own_position`` is what it has read of the log."""
+        token = unpack(alias.generation)
         if token is None:
             return False
+        question = Question(alias.tenant, alias.scope, alias.revision)
+        number = await self._generations.admit(question, token.position, own_position)
+        return bool(number) and await self._alias(alias, number)
+
+    async def _alias(self, alias: CacheAlias, number: int) -> bool:
         question = Question(alias.tenant, alias.scope, alias.revision)
         target = (await self._exact.get(question, alias.target, WRITE_TIMEOUT_S)).entry
         if target is None or target.scope != alias.scope or target.digest == alias.digest:
@@ -120,7 +131,7 @@ class Writes:
             target=target.digest,
             scope=alias.scope,
             revision=alias.revision,
-            generation=token.number,
+            generation=number,
         )
         return await self._put(kept, left_s)
 
