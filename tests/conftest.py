@@ -1,5 +1,5 @@
-"""Before any test module is imported: suites shared by several modules keep pytest's readable assertions, and a
-run that is told to end ends like one that is interrupted: what it has started is stopped."""
+"""Before any test module is imported: suites shared by several modules keep pytest's readable assertions, and
+a run that is told to end ends like one that is interrupted: what it has started is stopped."""
 
 import signal
 from types import FrameType

@@ -1,5 +1,5 @@
-"""Speculative decoding on vLLM: the suite for every engine, by n-gram and by draft model, and what only
-vLLM has: penalties that must see drafts, and the rejection sampler that we mend."""
+"""Speculative decoding on vLLM: the suite for every engine, by n-gram, draft model and EAGLE head, and what
+only vLLM has: penalties that must see drafts, and the rejection sampler that we mend."""
 
 import contextlib
 import json
@@ -17,9 +17,10 @@ from tests.contract.answer_shapes import assert_same_rows, json_schema, rows  # 
 from tests.contract.engine_suite import Rig  # noqa: E402
 from tests.contract.speculation_suite import SpeculationBehaviour, num_kept  # noqa: E402
 from tests.e2e.conftest import KEY  # noqa: E402
+from tests.e2e.eagle_head import make_eagle_head  # noqa: E402
 from tests.e2e.worse_twin import make_worse_twin  # noqa: E402
 
-from sub100_engine.settings import Speculation  # noqa: E402
+from sub100_engine.settings import Speculation, SpeculativeMethod  # noqa: E402
 
 if TYPE_CHECKING:
     from sub100_engine.vllm.config import VllmConfig
@@ -50,10 +51,18 @@ async def speculating(
     rig: Rig, vllm_config: "VllmConfig", tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Rig]:
     """Prefill and decode with a draft model, whose KV moves with the hand-over."""
+    twin = make_worse_twin(tiny_llama, tmp_path_factory.mktemp("draft") / "twin")
+    async with drafting(rig, vllm_config, "draft_model", twin) as drafting_rig:
+        yield drafting_rig
+
+
+@contextlib.asynccontextmanager
+async def drafting(
+    rig: Rig, vllm_config: "VllmConfig", method: SpeculativeMethod, drafter: Path
+) -> AsyncIterator[Rig]:
     from sub100_engine.vllm.engine import VllmEngine
 
-    twin = make_worse_twin(tiny_llama, tmp_path_factory.mktemp("draft") / "twin")
-    drafts = Speculation(method="draft_model", num_tokens=3, model=str(twin))
+    drafts = Speculation(method=method, num_tokens=3, model=str(drafter))
     config = msgspec.structs.replace(vllm_config, speculation=drafts)
     async with contextlib.AsyncExitStack() as stack:
         engines = [VllmEngine(config, KEY) for _ in range(2)]
@@ -85,6 +94,41 @@ async def test_drafter_finds_the_kv_that_was_handed_over(speculating: Rig) -> No
             drafted += told.last.num_drafted
         shares.append(accepted / drafted)
     assert shares[0] > 0.8 * shares[1] > 0
+
+
+# -- EAGLE
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def eagle(
+    rig: Rig, vllm_config: "VllmConfig", tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Rig]:
+    head = make_eagle_head(tiny_llama, tmp_path_factory.mktemp("eagle") / "head")
+    async with drafting(rig, vllm_config, "eagle", head) as drafting_rig:
+        yield drafting_rig
+
+
+@pytest.mark.parametrize("num_tokens", [1, 31, 32, 33, 500])
+async def test_eagle_keeps_greedy_answers(eagle: Rig, num_tokens: int) -> None:
+    """Its drafts are nearly all wrong here."""
+    prompt = eagle.prompt(num_tokens)
+    fields: dict[str, Any] = {"max_tokens": 100, "ignore_eos": True}
+    first, kv = await eagle.handed_over(prompt, **fields)
+    rest = await eagle.decoded(eagle.work(prompt, output=[first], kv=kv, **fields))
+    assert [first, *rest.ids] == await eagle.expected(prompt, **fields)
+    assert rest.last.num_drafted > rest.last.num_accepted
+
+
+@pytest.mark.parametrize("k", [1, 20])
+async def test_eagle_keeps_answers_in_which_its_drafts_are_right(eagle: Rig, k: int) -> None:
+    """This penalty makes the model repeat itself."""
+    prompt = eagle.prompt(70)
+    fields: dict[str, Any] = {"max_tokens": 100, "ignore_eos": True, "frequency_penalty": -2.0}
+    expected = await eagle.expected(prompt, **fields)
+    _, kv = await eagle.handed_over(prompt, **fields)
+    rest = await eagle.decoded(eagle.work(prompt, output=expected[:k], kv=kv, **fields))
+    assert [*expected[:k], *rest.ids] == expected
+    assert rest.last.num_accepted > 0
 
 
 # -- n-gram
