@@ -15,16 +15,21 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 from tests.servers import free_port
 
-START_TIMEOUT_S = 180.0
+START_TIMEOUT_S = 420.0
 SERVED_NAME = "test-model"
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
 """What the documentation of the connector gives to both sides."""
 
 
 class StockServer:
-    """``port`` serves OpenAI's API once the constructor is through."""
+    """Made -> ``up``, after which ``port`` serves OpenAI's API inside ``awake``: it is stopped otherwise,
+    because NIXL's engines poll when they are idle. vLLM compiles the model at each start, a minute of one
+    core for a small one; several servers may do so at the same time.
 
-    def __init__(self, model: Path, log: Path, *, cpu: int, max_model_len: int, nixl: bool = False) -> None:
+    A loopback address of its own, ``nixl_host``, makes it one side of a pair.
+    """
+
+    def __init__(self, model: Path, log: Path, *, cpu: int, max_model_len: int, nixl_host: str = "") -> None:
         self.port = free_port()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
         command += ["--host", "127.0.0.1", "--port", str(self.port), "--served-model-name", SERVED_NAME]
@@ -35,21 +40,22 @@ class StockServer:
             "32",
             "--disable-uvicorn-access-log",
         ]
-        env = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port())}
-        if nixl:
+        env = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"}
+        if nixl_host:
             command += ["--kv-transfer-config", json.dumps(NIXL)]
-            env |= {"UCX_TLS": "tcp", "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1"}
+            env |= {"UCX_TLS": "tcp", "VLLM_NIXL_SIDE_CHANNEL_HOST": nixl_host}
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 command, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True
             )
-        try:
-            self._wait(log)
-            for engine in psutil.Process(self._process.pid).children(recursive=True):
-                pin(engine.pid, cpu)
-        except BaseException:
-            self.stop()
-            raise
+        self._log = log
+        self._cpu = cpu
+
+    def up(self) -> None:
+        """Wait until it serves; pin its engine; put it to sleep."""
+        self._wait(self._log)
+        pin_engine(self._process.pid, self._cpu)
+        self.signal(signal.SIGSTOP)
 
     def post(self, body: dict[str, Any]) -> dict[str, Any]:
         """An answer that is not streamed."""
@@ -67,7 +73,7 @@ class StockServer:
             connection.close()
 
     def signal(self, number: signal.Signals) -> None:
-        """To the server and its engine: SIGSTOP takes an idle one that polls off the CPU."""
+        """To the server and its engine."""
         os.killpg(self._process.pid, number)
 
     def stop(self) -> None:
@@ -94,20 +100,23 @@ class StockServer:
         raise RuntimeError(f"vllm serve not up: {log.read_text(errors='replace')[-2000:]}")
 
 
-def pin(pid: int, cpu: int) -> None:
-    """All threads of the process, and those it will make."""
-    for thread in psutil.Process(pid).threads():
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(thread.id, {cpu})
+def pin_engine(server_pid: int, cpu: int) -> None:
+    """All threads of the process that computes, and those it will make. vLLM's own server has a process for
+    that below the engine core's, on CPUs; the others run where they like."""
+    children = psutil.Process(server_pid).children(recursive=True)
+    computing = [child for child in children if child.name().startswith("VLLM::Worker")]
+    computing = computing or [child for child in children if child.name().startswith("VLLM::Engine")]
+    for thread in computing[0].threads():
+        os.sched_setaffinity(thread.id, {cpu})
 
 
 @contextlib.contextmanager
-def stopped(*servers: StockServer) -> Iterator[None]:
-    """Frozen for the time of the block."""
+def awake(*servers: StockServer) -> Iterator[None]:
+    """For the time of the block."""
     for server in servers:
-        server.signal(signal.SIGSTOP)
+        server.signal(signal.SIGCONT)
     try:
         yield
     finally:
         for server in servers:
-            server.signal(signal.SIGCONT)
+            server.signal(signal.SIGSTOP)
