@@ -136,6 +136,40 @@ class SpeculationBehaviour:
         for neighbour in neighbours:
             assert (len(neighbour.ids), neighbour.last.finish_reason) == (60, "length"), neighbour.last
 
+    @pytest.mark.parametrize("sampling", [{}, {"repetition_penalty": 0.6}], ids=["plain", "penalty"])
+    async def test_logit_bias_decides_in_drafts_too(self, speculating: Rig, sampling: dict[str, Any]) -> None:
+        """Beside a neighbour without one, whose answer stays its own."""
+        rig = speculating
+        prompt, other = rig.prompt(40), rig.prompt(45)
+        fields: dict[str, Any] = {"max_tokens": 60, "ignore_eos": True, **sampling}
+        answer = await rig.expected(prompt, **fields)
+        biased = fields | {"logit_bias": {answer[0]: -100, answer[3]: -100, answer[7]: 1}}
+        first, kv = await rig.handed_over(prompt, **biased)
+        told, neighbour = await asyncio.gather(
+            rig.decoded(rig.work(prompt, output=[first], kv=kv, **biased)),
+            rig.decoded(rig.work(other, **fields)),
+        )
+        assert told.last.error == "", told.last
+        assert [first, *told.ids] == await rig.expected(prompt, **biased)
+        assert not {answer[0], answer[3]} & {first, *told.ids}
+        assert neighbour.ids == await rig.expected(other, **fields)
+        assert told.last.num_drafted > 0
+
+    async def test_min_p_decides_in_drafts_too(self, speculating: Rig) -> None:
+        """At 1 only the likeliest token is left, whatever the temperature; the neighbours have none."""
+        rig = speculating
+        prompt = rig.prompt(40)
+        fields: dict[str, Any] = {"max_tokens": 60, "ignore_eos": True}
+        works = [rig.work(prompt, **fields, min_p=1.0, temperature=1.3)]
+        works += [rig.work(rig.prompt(30), **fields), rig.work(rig.prompt(31), **fields, temperature=1.0)]
+        told, *neighbours = await asyncio.gather(*map(rig.decoded, works))
+        assert told.last.error == "", told.last
+        assert told.last.num_drafted > 0
+        if rig.is_model:
+            assert told.ids == await rig.expected(prompt, **fields)
+        assert neighbours[0].ids == await rig.expected(neighbours[0].work.prompt, **fields)
+        assert len(neighbours[1].ids) == 60
+
     async def test_abort_in_the_middle_of_drafts_frees_everything(self, speculating: Rig) -> None:
         rig = speculating
         await rig.idle(rig.decode)

@@ -3,6 +3,7 @@ only vLLM has: penalties that must see drafts, and the rejection sampler that we
 
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,10 +195,34 @@ async def test_ngram_keeps_json_and_log_probabilities_wherever_the_answer_is_tak
         assert_same_rows(rows(rest), rows(whole)[k:])
 
 
-@pytest.mark.parametrize("fields", [{"min_p": 0.5}, {"logit_bias": {5: 1}}])
-async def test_speculating_engine_says_what_it_cannot_sample(ngram: Rig, fields: dict[str, Any]) -> None:
-    told = await ngram.decoded(ngram.work(ngram.prompt(20), temperature=1.0, **fields))
-    assert (told.last.error, told.ids) == ("invalid_value", [])
+async def test_min_p_keeps_unlikely_tokens_out_of_a_warm_answer(ngram: Rig) -> None:
+    """Of every token that came, draft or not: at temperature T its log probability is within T log(min_p) of
+    the likeliest one's. A warm answer without ``min_p`` breaks that, so the bound says something."""
+    fields: dict[str, Any] = {"temperature": 1.5, "max_tokens": 200, "ignore_eos": True, "logprobs": 1}
+    gaps = []
+    for min_p in (0.5, 0.0):
+        told = await ngram.decoded(ngram.work(ngram.prompt(20), min_p=min_p, **fields))
+        assert told.last.num_drafted > 0
+        gaps.append(max(row.top[0][1] - row.logprob for row in rows(told)))
+    bound = -1.5 * math.log(0.5)
+    assert gaps[0] <= bound + 1e-3 < gaps[1]
+
+
+def test_draft_positions_are_biased_by_their_own_request_alone() -> None:
+    import torch
+
+    from sub100_engine.vllm.draft_bias_patch import add_bias, drop_unlikely
+
+    logits = torch.zeros(4, 3)
+    add_bias(logits, {0: {1: 2.0}, 1: {2: 9.0}, 2: {0: -1.0}}, [1, 0, 3])
+    assert logits.tolist() == [[0, 2, 0], [-1, 0, 0], [-1, 0, 0], [-1, 0, 0]]
+    low = torch.tensor([[0.0, 1.0, 2.0]]).repeat(3, 1)
+    drop_unlikely(low, torch.tensor([0.0, 0.5]), torch.tensor([1.0, 1.0]), torch.tensor([1, 3]))
+    kept = [[x > -math.inf for x in row] for row in low.tolist()]
+    assert kept == [[True, True, True], [False, False, True], [False, False, True]]
+    warm = torch.tensor([[0.0, 1.0, 2.0]])
+    drop_unlikely(warm, torch.tensor([0.5]), torch.tensor([2.0]), torch.tensor([1]))
+    assert [x > -math.inf for x in warm.tolist()[0]] == [False, True, True]
 
 
 def test_expand_batch_to_tokens_repeats_each_value_for_its_drafts() -> None:

@@ -20,7 +20,7 @@ from vllm.v1.kv_cache_interface import KVCacheConfig
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 from vllm.v1.request import Request
 
-from . import core_patch, orphan, runner_patch
+from . import core_patch, orphan
 from .hand_over import HandOver, TransferSettings
 from .kv_memory import from_tensors
 from .orders import Orders, Place
@@ -65,7 +65,6 @@ class Sub100Connector(KVConnectorBase_V1):  # type: ignore[misc]
         self._hand_over: HandOver | None = None
         orphan.die_with_parent()
         if role == KVConnectorRole.WORKER:
-            runner_patch.install()
             core_patch.install()
             self._hand_over = HandOver(self._settings, core_patch.patience.wake)
         else:

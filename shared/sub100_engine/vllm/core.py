@@ -15,7 +15,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from sub100_proto.sampling import MAX_LOGPROBS
 
-from . import connector, core_output, environment
+from . import connector, core_output, draft_bias_patch, environment
 from .config import VllmConfig
 from .executor import InlineExecutor
 from .hand_over import TransferSettings
@@ -53,6 +53,8 @@ class EngineCore:
         loop = asyncio.get_running_loop()
         async with _starting:
             environment.prepare(self._config, runtime.path)
+            if self._config.speculation.is_on:
+                draft_bias_patch.allow()
             before = set(multiprocessing.active_children())
             thread = ThreadPoolExecutor(1, thread_name_prefix="vllm-start")
             async with core_output.captured(lambda: _core_since(before) is not None):

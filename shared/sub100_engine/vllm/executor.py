@@ -7,6 +7,12 @@ reader spins, and a segment in /dev/shm that a kill would leave behind.
 
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
+from . import runner_patch
+
 
 class InlineExecutor(UniProcExecutor):  # type: ignore[misc]
-    """The worker runs in the engine core's own process."""
+    """The worker runs in the engine core's own process, on a runner that is patched before it is made."""
+
+    def _init_executor(self) -> None:
+        runner_patch.install()
+        super()._init_executor()

@@ -15,7 +15,7 @@ import torch
 import vllm
 from vllm.v1.worker import gpu_model_runner
 
-from . import rejection_patch
+from . import draft_bias_patch, rejection_patch
 
 SUPPORTED: Final = "0.32."
 
@@ -69,7 +69,7 @@ class AnswerState(_original_state):  # type: ignore[misc, valid-type]
 
 
 def install() -> None:
-    """Patch this process's runner once; raises UnsupportedVllm."""
+    """Patch this process's runner once, before it is made; raises UnsupportedVllm."""
     if not vllm.__version__.startswith(SUPPORTED):
         raise UnsupportedVllm(f"vLLM {vllm.__version__} is not {SUPPORTED}x")
     if gpu_model_runner.CachedRequestState is AnswerState:
@@ -83,3 +83,4 @@ def install() -> None:
     gpu_model_runner.GPUModelRunner._update_states = update_states_with_outputs
     gpu_model_runner.CachedRequestState = AnswerState
     rejection_patch.install()
+    draft_bias_patch.install()
