@@ -15,7 +15,11 @@ class Load(Message, frozen=True):
     The rest counts since the engine's start. Speculation: ``num_drafts`` times a sequence had draft tokens
     verified, ``num_drafted_tokens`` of them, of which ``num_accepted_tokens`` were kept and so are among
     ``num_output_tokens``; accepted / drafts is the mean accepted length, output / (output - accepted)
-    the steps saved. Prefix cache: ``num_cached_tokens`` of ``num_prompt_tokens`` were found in it."""
+    the steps saved. Prefix cache: ``num_cached_tokens`` of ``num_prompt_tokens`` were found in it.
+
+    ``num_pinned_blocks`` of KV wait for a decode worker at this moment. Stranded, since the start: nobody
+    came for ``num_released_blocks``, which were given back because nobody wanted them any more, nor for
+    ``num_expired_blocks``, which the end of their lease freed."""
 
     num_running: int = 0
     num_waiting: int = 0
@@ -28,13 +32,17 @@ class Load(Message, frozen=True):
     num_accepted_tokens: int = 0
     num_prompt_tokens: int = 0
     num_cached_tokens: int = 0
+    num_pinned_blocks: int = 0
+    num_released_blocks: int = 0
+    num_expired_blocks: int = 0
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat"):
     """Registration and liveness in one. ``model``, ``block_size``, ``dtype``, ``connector``, ``hashes``
-    (``blocks.FINGERPRINT``) and ``layout``, which sums up the rest, must be equal over a pool, or KV could
-    not be handed over; an empty one is not known. ``refusal`` is why the scheduler has refused this worker,
-    who then says ``starting`` until it is told otherwise (Judged). ``max_chunk_tokens``
+    (``blocks.FINGERPRINT``), ``revision`` (of the weights), ``tensor_parallel`` (how many engines share each
+    layer) and ``layout``, which sums up the rest, must be equal over a pool, or KV could
+    not be handed over; an empty or zero one is not known. ``refusal`` is why the scheduler has refused this
+    worker, who then says ``starting`` until it is told otherwise (Judged). ``max_chunk_tokens``
     bounds the tokens of an engine step, ``speculation`` names method and width. ``kv_seq`` is the last
     KvEvents.seq."""
 
@@ -58,6 +66,8 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     hashes: str = ""
     refusal: str = ""
     speculation: str = ""
+    revision: str = ""
+    tensor_parallel: int = 0
 
 
 class KvEvents(Message, frozen=True, tag="kv_events"):

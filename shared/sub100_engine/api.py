@@ -38,7 +38,8 @@ from sub100_proto.sampling import Sampling
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What ``start`` learned. ``layout`` fingerprints all that must agree for a KV hand-over;
-    ``speculation`` names method and width (``ngram-4``), empty without."""
+    ``speculation`` names method and width (``ngram-4``), empty without. ``revision`` tells weights apart that
+    share a name (``revision.revision``), ``tensor_parallel`` is how many engines share each layer."""
 
     model: str
     layout: str
@@ -50,6 +51,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = ""
     connector: str = ""
     speculation: str = ""
+    revision: str = ""
+    tensor_parallel: int = 1
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

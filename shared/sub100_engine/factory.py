@@ -9,6 +9,7 @@ from sub100_shared.config import Common, ConfigError, load
 from sub100_shared.secret import derive
 
 from .api import Engine
+from .revision import revision
 from .settings import EngineConfig
 
 
@@ -33,6 +34,7 @@ def _simulated(config: EngineConfig, environ: Mapping[str, str], secret: bytes) 
         msgspec.structs.replace(
             sim,
             model=config.name,
+            revision=sim.revision or revision(config.model),
             tokenizer=config.model if Path(config.model).is_dir() else "",
             timing=config.timing,
             block_size=config.block_size,

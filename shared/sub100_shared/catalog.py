@@ -368,6 +368,18 @@ ENGINE_PHASE: Final = histogram(
     buckets=_SHORT_S,
     by=_WORKERS,
 )
+KV_PINNED: Final = gauge(
+    "sub100.kv.pinned", "{block}", "KV blocks that wait for a decode worker to pull them.", by=_WORKERS
+)
+KV_STRANDED: Final = counter(
+    "sub100.kv.stranded",
+    "{block}",
+    "KV blocks that were handed over and never pulled, by outcome: released (the client had left, or the "
+    "answer went on elsewhere) or expired (their lease freed them, because nobody else did).",
+    names.OUTCOME,
+    by=_WORKERS,
+    rare="clients leave, or workers are lost, between prefill and decode",
+)
 KV_TRANSFER_TOKENS: Final = counter(
     "sub100.kv.transfer.tokens",
     "{token}",

@@ -25,7 +25,15 @@ from sub100_engine.vllm.leases import Leases
 from sub100_engine.vllm.nixl_agent import NixlAgent
 from sub100_engine.vllm.nixl_reading import NixlReading
 from sub100_engine.vllm.nixl_serving import NixlServing
-from sub100_engine.vllm.puller import Cancellation, KvPullError, Peers, Puller, connector_of, host_id
+from sub100_engine.vllm.puller import (
+    MAX_IDLE_S,
+    Cancellation,
+    KvPullError,
+    Peers,
+    Puller,
+    connector_of,
+    host_id,
+)
 from sub100_engine.vllm.wire import MAX_MESSAGE_BYTES, NONCE_BYTES
 from sub100_proto.kv import KvHandle
 
@@ -98,7 +106,8 @@ class Consumer:
     """A decode worker's side, on other memory."""
 
     def __init__(self, way: str, key: bytes = KEY) -> None:
-        self.peers = Peers(key, use_shared_memory=way != "tcp")
+        self.idled_s = 0.0
+        self.peers = Peers(key, use_shared_memory=way != "tcp", clock=lambda: time.monotonic() + self.idled_s)
         self.memory = memory(2)
         self._reading = NixlReading(nixl_agent(), self.memory) if way == "nixl" else None
 
@@ -221,8 +230,42 @@ def through(proxy: Tampering, producer: Producer) -> KvHandle:
 
 
 only_tcp = pytest.mark.parametrize("way", ["tcp"], indirect=True)
+over_network = pytest.mark.parametrize(
+    "way", ["tcp", pytest.param("nixl", marks=pytest.mark.vllm)], indirect=True
+)
 FAULT_AT = {"tcp": 700, "shm": 700, "nixl": 300}
 """In the payload's frames; with NIXL in the grant, since its bytes take another way (test_kv_nixl)."""
+
+
+@over_network
+def test_pull_waits_for_no_connection_that_was_forgotten_while_it_idled(
+    producer: Producer, consumer: Consumer, tampering: Tampering
+) -> None:
+    """P09: an address translator drops idle connections and tells nobody; the next pull is as quick as
+    any."""
+    handle = through(tampering, producer)
+    consumer.pull(handle)
+    assert producer.next_outcome() == "pulled"
+    producer.leases.pin("late", "request", b"prompt", HELD)
+    tampering.forget()
+    consumer.idled_s += MAX_IDLE_S + 1
+    started_s = time.monotonic()
+    target = consumer.pull(msgspec.structs.replace(handle, key="late"), timeout_s=5.0)
+    assert time.monotonic() - started_s < 2
+    assert np.array_equal(target.layers[0][0], producer.memory.layers[0][HELD[0]])
+    assert tampering.num_connections == 2
+
+
+@over_network
+def test_connection_that_idled_a_moment_is_used_again(
+    producer: Producer, consumer: Consumer, tampering: Tampering
+) -> None:
+    handle = through(tampering, producer)
+    consumer.pull(handle)
+    producer.leases.pin("late", "request", b"prompt", HELD)
+    consumer.idled_s += MAX_IDLE_S - 1
+    consumer.pull(msgspec.structs.replace(handle, key="late"))
+    assert tampering.num_connections == 1
 
 
 @only_tcp

@@ -18,6 +18,8 @@ from sub100_proto.fleet import ServiceStatus
 from sub100_proto.placement import Placement, Rejected
 from sub100_shared.bus import Bus, Incoming
 
+IN_PLACE = {"SIM_REVISION": "76543210fedc"}
+
 
 @pytest.fixture
 async def fleet(bus: Bus, region: str, nats_server: Server, tmp_path: Path) -> AsyncIterator[Fleet]:
@@ -65,6 +67,8 @@ def refusals(log: str) -> list[str]:
         ("DECODE_BLOCK_SIZE", "64", f"block size 64, but pool default has {BLOCK_SIZE}"),
         ("DECODE_DTYPE", "float32", "dtype float32, but pool default has auto"),
         ("DECODE_MODEL", "another", f"model another, but pool default has {MODEL}"),
+        ("SIM_TENSOR_PARALLEL", "2", "tensor parallel size 2, but pool default has 1"),
+        ("SIM_REVISION", "0123456789ab", "model revision 0123456789ab, but pool default has 76543210fedc"),
     ],
 )
 async def test_worker_unlike_its_pool_is_refused_told_and_not_ready(
@@ -78,10 +82,13 @@ async def test_worker_unlike_its_pool_is_refused_told_and_not_ready(
     value: str,
     reason: str,
 ) -> None:
+    """P05: block size, dtype, model, tensor parallel size and model revision."""
     with caplog.at_level(logging.ERROR, "sub100_scheduler"):
         async with running_scheduler(nats_server, region):
-            prefill, decode = await asyncio.gather(fleet.start("prefill"), fleet.start("decode"))
-            odd = await fleet.launch("decode", **{variable: value})
+            prefill, decode = await asyncio.gather(
+                fleet.start("prefill", **IN_PLACE), fleet.start("decode", **IN_PLACE)
+            )
+            odd = await fleet.launch("decode", **(IN_PLACE | {variable: value}))
             beat = await odd.beat(lambda beat: bool(beat.refusal))
             assert beat.refusal.startswith(reason)
             assert beat.state == "starting"

@@ -44,7 +44,7 @@ def test_unknown_key_fails_at_once(leases: Leases) -> None:
 def test_pulled_key_is_told_free_once_and_remembered(leases: Leases) -> None:
     assert leases.end("key", "pulled") is True
     assert leases.end("key", "released") is False
-    assert leases.take_ended() == [Ended("key", "request", "pulled")]
+    assert leases.take_ended() == [Ended("key", "request", "pulled", 3)]
     assert leases.take_ended() == []
     assert outcome_of(leases, "key") == "pulled"
 
@@ -53,14 +53,14 @@ def test_lease_ends_when_its_time_is_up(leases: Leases, clock: Clock) -> None:
     clock.now_s += 29.9
     assert leases.take_ended() == []
     clock.now_s += 0.1
-    assert leases.take_ended() == [Ended("key", "request", "expired")]
+    assert leases.take_ended() == [Ended("key", "request", "expired", 3)]
     assert outcome_of(leases, "key") == "expired"
 
 
 def test_expired_key_is_refused_before_anybody_swept(leases: Leases, clock: Clock) -> None:
     clock.now_s += 30.0
     assert outcome_of(leases, "key") == "expired"
-    assert leases.take_ended() == [Ended("key", "request", "expired")]
+    assert leases.take_ended() == [Ended("key", "request", "expired", 3)]
 
 
 def test_blocks_stay_while_they_are_read_though_the_lease_ended(leases: Leases, clock: Clock) -> None:
@@ -68,7 +68,7 @@ def test_blocks_stay_while_they_are_read_though_the_lease_ended(leases: Leases, 
     with leases.reading(lease):
         clock.now_s += 31.0
         assert leases.take_ended() == []
-    assert leases.take_ended() == [Ended("key", "request", "expired")]
+    assert leases.take_ended() == [Ended("key", "request", "expired", 3)]
     with pytest.raises(LeaseOver), leases.reading(lease):
         pass
 
@@ -79,7 +79,7 @@ def test_blocks_stay_until_the_last_reader_is_done(leases: Leases) -> None:
         with leases.reading(lease):
             leases.end("key", "pulled")
         assert leases.take_ended() == []
-    assert leases.take_ended() == [Ended("key", "request", "pulled")]
+    assert leases.take_ended() == [Ended("key", "request", "pulled", 3)]
 
 
 def test_discarded_lease_is_not_told_free(leases: Leases) -> None:
@@ -91,7 +91,7 @@ def test_discarded_lease_is_not_told_free(leases: Leases) -> None:
 def test_release_that_overtakes_its_lease_ends_it_at_once(leases: Leases) -> None:
     leases.end("early", "released")
     leases.pin("early", "other", b"", (7,))
-    assert leases.take_ended() == [Ended("early", "other", "released")]
+    assert leases.take_ended() == [Ended("early", "other", "released", 1)]
 
 
 def test_remaining_time_never_is_negative(leases: Leases, clock: Clock) -> None:

@@ -10,12 +10,15 @@ from sub100_scheduler.fleet import IN_PLACE_MS, MAX_REFUSED, Change, Fleet
 from sub100_scheduler.registration import difference, refusal
 
 SAME: dict[str, Any] = {"dtype": "bfloat16", "connector": "sub100", "hashes": "ab12"}
+SAME |= {"revision": "a1", "tensor_parallel": 1}
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
         ({"model": "n", "layout": "x"}, "model n, but pool default has m (w1)"),
+        ({"revision": "b2", "layout": "x"}, "model revision b2, but pool default has a1 (w1)"),
+        ({"tensor_parallel": 2, "layout": "x"}, "tensor parallel size 2, but pool default has 1 (w1)"),
         ({"block_size": 64, "layout": "x"}, "block size 64, but pool default has 32 (w1)"),
         ({"dtype": "float32", "layout": "x"}, "dtype float32, but pool default has bfloat16 (w1)"),
         ({"connector": "nixl"}, "connector nixl, but pool default has sub100 (w1)"),

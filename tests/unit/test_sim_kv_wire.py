@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from tests.kv_proxy import Tampering
 
 from sub100_engine.sim import Faults
 from sub100_engine.sim import kv_wire as wire
 from sub100_engine.sim.block_pool import BlockPool
-from sub100_engine.sim.kv_pull import KvPuller
+from sub100_engine.sim.kv_pull import MAX_IDLE_S, KvPuller
 from sub100_engine.sim.kv_wire import KvListener, KvUnavailable, kv_payload
 from sub100_engine.sim.leases import LeaseBook
 from sub100_proto.kv import KvHandle
@@ -91,6 +92,25 @@ async def test_puller_keeps_its_connection_and_replaces_it_when_the_producer_com
     await producer.listener.start("127.0.0.1")
     await puller.pull(producer.hand_over(), PAYLOAD, len(PROMPT), timeout_s=2.0)
     puller.close()
+
+
+async def test_puller_waits_for_no_connection_that_was_forgotten_while_it_idled(producer: Producer) -> None:
+    """P09: an address translator drops idle connections and tells nobody; the next pull is as quick as
+    any."""
+    now_s = 0.0
+    puller = KvPuller("layout", SECRET, lambda: now_s)
+    proxy = Tampering(int(producer.listener.endpoint.rpartition(":")[2]))
+    try:
+        for idle_s, num_connections in ((0.0, 1), (MAX_IDLE_S - 1, 1), (MAX_IDLE_S, 2)):
+            now_s += idle_s
+            if num_connections == 2:
+                proxy.forget()
+            handle = msgspec.structs.replace(producer.hand_over(), endpoint=proxy.endpoint)
+            await puller.pull(handle, PAYLOAD, len(PROMPT), timeout_s=2.0)
+            assert proxy.num_connections == num_connections
+    finally:
+        puller.close()
+        proxy.close()
 
 
 async def test_pull_is_refused_without_the_deployments_secret_and_keeps_the_lease(producer: Producer) -> None:

@@ -14,8 +14,10 @@ from sub100_proto.fleet import Heartbeat
 
 _TRAITS: Final = (
     ("model", "model"),
+    ("revision", "model revision"),
     ("block_size", "block size"),
     ("dtype", "dtype"),
+    ("tensor_parallel", "tensor parallel size"),
     ("connector", "connector"),
     ("hashes", "block hash"),
     ("layout", "KV layout"),

@@ -15,7 +15,8 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
     then readable text (``answer_file``'s, if given); without it they are arbitrary token ids below
     ``vocab_size``. Answers are ``answer_min_tokens`` to ``answer_max_tokens`` long. ``kv_host`` is where
     the hand-over listens. ``speculative_tokens`` are drafted a step and ``acceptance`` is the chance of each
-    to be right. The last three are for tests: see Faults.
+    to be right. ``tensor_parallel`` and ``revision`` are told to the scheduler and change nothing else. The
+    last three are for tests: see Faults.
     """
 
     model: str = "sim"
@@ -32,6 +33,8 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_num_seqs: Positive = 256
     max_chunk_tokens: Positive = 2_048
     speculative_tokens: Count = 0
+    tensor_parallel: Positive = 1
+    revision: str = ""
     acceptance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.6
     kv_host: str = "127.0.0.1"
     lease_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0

@@ -104,6 +104,8 @@ class SimEngine:
             dtype=config.dtype,
             connector=CONNECTOR,
             speculation=f"sim-{config.speculative_tokens}" if config.speculative_tokens else "",
+            revision=config.revision,
+            tensor_parallel=config.tensor_parallel,
         )
 
     def prefill(self, work: Work, sink: Sink) -> None:
@@ -136,6 +138,9 @@ class SimEngine:
             num_accepted_tokens=drafts.num_accepted_tokens,
             num_prompt_tokens=self._prompt_tokens,
             num_cached_tokens=self._cached_tokens,
+            num_pinned_blocks=self._hand_overs.leases.num_pinned_blocks,
+            num_released_blocks=self._hand_overs.leases.num_released_blocks,
+            num_expired_blocks=self._hand_overs.leases.num_expired_blocks,
         )
 
     def set_failure_listener(self, on_failure: Callable[[str], None]) -> None:

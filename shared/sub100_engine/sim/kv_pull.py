@@ -1,9 +1,12 @@
 """The consumer's side of a hand-over: fetch the KV of a prompt, check it, confirm it.
 
-Connections are kept for the next pull from the same producer: opening one costs more than the pull.
+Connections are kept for the next pull from the same producer: opening one costs more than the pull. One that
+was idle for MAX_IDLE_S is not used again: what lies between may have forgotten it without a word.
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -13,6 +16,7 @@ from sub100_proto.kv import KvHandle
 from .kv_wire import ACK, MAX_REPLY, KvUnavailable, PullReply, PullRequest, prove, receive, send
 
 MAX_IDLE_LINKS: Final = 32
+MAX_IDLE_S: Final = 20.0
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_reply: Final = msgspec.msgpack.Decoder(PullReply).decode
@@ -21,13 +25,14 @@ _decode_reply: Final = msgspec.msgpack.Decoder(PullReply).decode
 class _Link:
     """One connection to a producer."""
 
-    __slots__ = ("endpoint", "is_used", "reader", "writer")
+    __slots__ = ("endpoint", "idle_since_s", "is_used", "reader", "writer")
 
     def __init__(self, endpoint: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.endpoint = endpoint
         self.reader = reader
         self.writer = writer
         self.is_used = False
+        self.idle_since_s = 0.0
 
     @property
     def is_open(self) -> bool:
@@ -38,9 +43,10 @@ class _Link:
 
 
 class KvPuller:
-    """Pulls for one engine; owns its connections until ``close``."""
+    """Pulls for one engine; owns its connections until ``close``. ``now`` gives monotonic seconds."""
 
-    def __init__(self, layout: str, secret: bytes) -> None:
+    def __init__(self, layout: str, secret: bytes, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._layout = layout
         self._secret = secret
         self._idle: list[_Link] = []
@@ -108,13 +114,14 @@ class KvPuller:
         for index in range(len(self._idle) - 1, -1, -1):
             if self._idle[index].endpoint == endpoint:
                 link = self._idle.pop(index)
-                if link.is_open:
+                if link.is_open and self._now() - link.idle_since_s < MAX_IDLE_S:
                     return link
                 link.cut()
         return None
 
     def _keep(self, link: _Link) -> None:
         link.is_used = True
+        link.idle_since_s = self._now()
         self._idle.append(link)
         if len(self._idle) > MAX_IDLE_LINKS:
             self._idle.pop(0).cut()

@@ -29,6 +29,12 @@ class LeaseBook:
         self._lease_s = lease_s
         self._leases: OrderedDict[str, Lease] = OrderedDict()
         self._gone: OrderedDict[str, str] = OrderedDict()
+        self.num_released_blocks = 0
+        self.num_expired_blocks = 0
+
+    @property
+    def num_pinned_blocks(self) -> int:
+        return sum(len(lease.blocks) for lease in self._leases.values())
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -55,6 +61,8 @@ class LeaseBook:
         lease = self._leases.pop(key, None)
         if lease is None:
             return False
+        self.num_released_blocks += len(lease.blocks) * (why == "released")
+        self.num_expired_blocks += len(lease.blocks) * (why == "expired")
         self._pool.release(lease.blocks)
         self._gone[key] = why
         while len(self._gone) > MAX_TOMBSTONES:

@@ -23,7 +23,7 @@ class Pulls:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._puller = KvPuller(config.layout, secret)
+        self._puller = KvPuller(config.layout, secret, clock.now)
         self._on_pulled = on_pulled
         self._on_failed = on_failed
         self._tasks: dict[str, asyncio.Task[None]] = {}

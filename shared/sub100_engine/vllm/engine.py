@@ -5,11 +5,14 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
+from huggingface_hub import try_to_load_from_cache
 from vllm.inputs.engine import tokens_input
 
 from sub100_engine.api import EngineInfo, EngineStartError, KvListener, Sink, Work
+from sub100_engine.revision import revision
 from sub100_proto.fleet import Load
 from sub100_proto.kv import KvHandle
 
@@ -41,7 +44,8 @@ class VllmEngine:
         self._info: EngineInfo | None = None
         self._vocab_size = 0
         self._attempts: dict[str, Attempt] = {}
-        self._leased: set[str] = set()
+        self._leased: dict[str, int] = {}
+        self._stranded = {"released": 0, "expired": 0}
         self._own: KvHandle | None = None
         self._releases: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -92,6 +96,8 @@ class VllmEngine:
             max_chunk_tokens=vllm.scheduler_config.max_num_batched_tokens,
             dtype=str(vllm.model_config.dtype).removeprefix("torch."),
             speculation=config.speculation.name,
+            revision=revision(_directory_of(config.model)),
+            tensor_parallel=vllm.parallel_config.tensor_parallel_size,
         )
         self._own = await warm_up(self, self._info, self._vocab_size, self._events.heard)
         self._info = msgspec.structs.replace(
@@ -182,6 +188,9 @@ class VllmEngine:
             num_accepted_tokens=speculated.accepted_tokens,
             num_prompt_tokens=prompt.computed + prompt.cached + prompt.transferred,
             num_cached_tokens=prompt.cached,
+            num_pinned_blocks=sum(self._leased.values()),
+            num_released_blocks=self._stranded["released"],
+            num_expired_blocks=self._stranded["expired"],
         )
 
     # -- inside
@@ -189,6 +198,9 @@ class VllmEngine:
     @property
     def _max_model_len(self) -> int:
         return self._info.max_model_len if self._info else 0
+
+    def _num_blocks(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._info.block_size) if self._info else 0
 
     def _submit(self, attempt: Attempt, *, max_tokens: int) -> None:
         loop = asyncio.get_running_loop()
@@ -219,7 +231,7 @@ class VllmEngine:
             attempt.tell(error="internal_error", reason="the engine adapter failed")
         finally:
             if handle is not None:
-                self._leased.add(handle.key)
+                self._leased[handle.key] = self._num_blocks(handle.num_tokens)
             if self._attempts.get(work.attempt) is attempt:
                 del self._attempts[work.attempt]
             self._changed.set()
@@ -249,7 +261,9 @@ class VllmEngine:
 
     def _hear_report(self, report: TransferReport) -> None:
         if report.key:
-            self._leased.discard(report.key)
+            self._leased.pop(report.key, None)
+            if report.outcome in self._stranded:
+                self._stranded[report.outcome] += report.num_blocks
             self._changed.set()
         elif report.attempt in self._attempts:
             self._attempts[report.attempt].report(report)
@@ -265,3 +279,9 @@ class VllmEngine:
             self.abort(attempt.work.attempt)
         if self._on_failure is not None:
             self._on_failure(reason)
+
+
+def _directory_of(model: str) -> str:
+    """Where the files of a Hugging Face id lie, which vLLM has fetched by now."""
+    found = None if Path(model).is_dir() else try_to_load_from_cache(model, "config.json")
+    return str(Path(found).parent) if isinstance(found, str) else model

@@ -18,6 +18,7 @@ from .arena import Arena, as_bytes, words
 from .kv_memory import KvMemory, Words, runs
 from .leases import Lease, LeaseOver, Leases
 from .nixl_serving import NixlServing
+from .puller import MAX_IDLE_S
 from .wire import (
     ACK,
     Channel,
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 64
 _PROOF_TIMEOUT_S: Final = 5.0
-_IDLE_TIMEOUT_S: Final = 300.0
+_IDLE_TIMEOUT_S: Final = 3 * MAX_IDLE_S
 _MAX_SEND_S: Final = 30.0
 
 
@@ -149,7 +150,7 @@ class _Session:
 
     def answer(self, request: Pull | Release) -> None:
         if isinstance(request, Release):
-            self._leases.end(request.key, "released")
+            self._leases.end(request.key, "unneeded" if request.is_unneeded else "released")
             self.channel.send(Released())
             return
         try:

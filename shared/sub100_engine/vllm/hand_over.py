@@ -115,6 +115,8 @@ class HandOver:
             self._cancel(owner)
         for handle in orders.releases:
             self._threads.submit(self._peers.release, handle)
+        for handle in orders.unneeded:
+            self._threads.submit(self._peers.release, handle, is_unneeded=True)
 
     def pin(self, orders: Orders) -> None:
         """The step that completes these prompts has run: their KV may be pulled."""
@@ -130,7 +132,10 @@ class HandOver:
             del self._pulls[owner]
         with self._lock:
             results, self._results = self._results, Results()
-            self._reports.extend(TransferReport(key=lease.key, outcome=lease.outcome) for lease in ended)
+            self._reports.extend(
+                TransferReport(key=lease.key, outcome=lease.outcome, num_blocks=lease.num_blocks)
+                for lease in ended
+            )
         self._finished.update(self._pinned & finished)
         self._ended.update(lease.owner for lease in ended)
         results.sent = self._ended & self._finished

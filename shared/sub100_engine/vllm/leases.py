@@ -1,9 +1,10 @@
 """Which KV blocks are pinned for which key, until when, and why they were let go.
 
-A lease ends once: ``pulled``, ``expired``, ``released`` or ``discarded`` (its request ended without a
-hand-over). Keys that ended are remembered as tombstones for a while, so that a late puller is told at
-once. Blocks are reported free exactly once and never while a thread reads them: a reader that is
-overtaken by the end finishes its copy, and its next ``reading`` raises.
+A lease ends once: ``pulled``, ``expired``, ``released`` (nobody wants it), ``unneeded`` (its decode worker
+found all of it in its own cache) or ``discarded`` (its request ended without a hand-over). Keys that ended
+are remembered as tombstones for a while, so that a late puller is told at once. Blocks are reported free
+exactly once and never while a thread reads them: a reader that is overtaken by the end finishes its copy, and
+its next ``reading`` raises.
 """
 
 import threading
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-Outcome = Literal["pulled", "expired", "released", "discarded"]
+Outcome = Literal["pulled", "expired", "released", "unneeded", "discarded"]
 
 _MAX_TOMBSTONES: Final = 4096
 
@@ -46,6 +47,7 @@ class Ended:
     key: str
     owner: str
     outcome: Outcome
+    num_blocks: int
 
 
 @dataclass
@@ -111,7 +113,7 @@ class Leases:
         with self._lock:
             lease = self._state.live.get(key)
             if lease is None:
-                if outcome == "released":
+                if outcome in ("released", "unneeded"):
                     self._bury(key, outcome)
                 return False
             self._end(lease, outcome)
@@ -145,5 +147,5 @@ class Leases:
 
     def _free(self, lease: Lease) -> None:
         if lease.outcome and lease.outcome != "discarded":
-            self._state.ended.append(Ended(lease.key, lease.owner, lease.outcome))
+            self._state.ended.append(Ended(lease.key, lease.owner, lease.outcome, len(lease.block_ids)))
             self._on_ended()

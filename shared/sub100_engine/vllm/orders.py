@@ -55,13 +55,15 @@ class PullOrder:
 
 @dataclass(repr=False)
 class Orders(KVConnectorMetadata):  # type: ignore[misc]
-    """``discards``: key and owner. ``cancels``: owners whose pulls nobody waits for any more. ``outputs``: by
+    """``discards``: key and owner. ``releases``: handles that nobody wants, ``unneeded``: whose prompt was
+    found in the own cache. ``cancels``: owners whose pulls nobody waits for any more. ``outputs``: by
     request, the tokens it starts with (``runner_patch``)."""
 
     pins: list[PinOrder] = field(default_factory=list)
     discards: list[tuple[str, str]] = field(default_factory=list)
     pulls: list[PullOrder] = field(default_factory=list)
     releases: list[KvHandle] = field(default_factory=list)
+    unneeded: list[KvHandle] = field(default_factory=list)
     cancels: list[str] = field(default_factory=list)
     outputs: dict[str, list[int]] = field(default_factory=dict)
 
@@ -81,7 +83,7 @@ class Place(KVConnectorHandshakeMetadata):  # type: ignore[misc]
 class TransferReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one pull (``attempt``) or one export (``key``).
 
-    ``outcome``: ``pulled``, or for pulls an error code, or for exports how the lease ended.
+    ``outcome``: ``pulled``, or for pulls an error code, or for exports how the lease of ``num_blocks`` ended.
     """
 
     attempt: str = ""
@@ -91,6 +93,7 @@ class TransferReport(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float = 0.0
     num_tokens: int = 0
     num_bytes: int = 0
+    num_blocks: int = 0
 
 
 def prompt_fingerprint(prompt: list[int], salt: str) -> bytes:

@@ -41,6 +41,9 @@ NIXL_CONNECTOR: Final = "sub100-nixl-1"
 SOCKET_NAME: Final = "kv.sock"
 _MAX_IDLE: Final = 16
 _CONNECT_TIMEOUT_S: Final = 2.0
+MAX_IDLE_S: Final = 20.0
+"""What lies between may forget a quiet connection without a word (address translators do, some after 30 s),
+and who then writes to it waits for an answer until the pull's time is up. A new one costs a millisecond."""
 
 
 def connector_of(transport: str) -> str:
@@ -101,6 +104,7 @@ class _Connection:
         self.channel = channel
         self.arena: Arena | None = None
         self.frame: Words = words(0)
+        self.idle_since_s = 0.0
 
     def close(self) -> None:
         self.channel.close()
@@ -109,10 +113,14 @@ class _Connection:
 
 
 class Peers:
-    """Connections to exporters by address; idle ones are kept. Thread-safe."""
+    """Connections to exporters by address; idle ones are kept for MAX_IDLE_S. Thread-safe. ``clock`` gives
+    monotonic seconds."""
 
-    def __init__(self, key: bytes, use_shared_memory: bool = True) -> None:
+    def __init__(
+        self, key: bytes, use_shared_memory: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._key = key
+        self._clock = clock
         self._host_id = host_id() if use_shared_memory else ""
         self._idle: list[_Connection] = []
         self._lock = threading.Lock()
@@ -148,6 +156,7 @@ class Peers:
 
     def give_back(self, connection: _Connection) -> None:
         """Keep a connection on which nothing is outstanding."""
+        connection.idle_since_s = self._clock()
         with self._lock:
             keep = not self._is_closed and len(self._idle) < _MAX_IDLE
             if keep:
@@ -155,10 +164,13 @@ class Peers:
         if not keep:
             connection.close()
 
-    def release(self, handle: KvHandle, timeout_s: float = _CONNECT_TIMEOUT_S) -> bool:
-        """Tell the exporter that the KV will not be pulled; its lease ends it anyway if that fails."""
+    def release(
+        self, handle: KvHandle, *, is_unneeded: bool = False, timeout_s: float = _CONNECT_TIMEOUT_S
+    ) -> bool:
+        """Tell the exporter that the KV will not be pulled; its lease ends it anyway if that fails.
+        ``is_unneeded``: by a decode worker that found all of it in its own cache."""
         try:
-            connection, _ = self.ask(handle, Release(handle.key), timeout_s, Cancellation())
+            connection, _ = self.ask(handle, Release(handle.key, is_unneeded), timeout_s, Cancellation())
         except OSError as error:
             _log.info("kv_release_failed: %s", error)
             return False
@@ -178,11 +190,17 @@ class Peers:
         return [a for a in (f"unix:{local}" if is_near else "", handle.endpoint) if a]
 
     def _take_idle(self, address: str) -> _Connection | None:
+        """The one that was in use last; what has been idle for too long is closed."""
+        oldest_s = self._clock() - MAX_IDLE_S
         with self._lock:
-            for position in range(len(self._idle) - 1, -1, -1):
-                if self._idle[position].address == address:
-                    return self._idle.pop(position)
-        return None
+            old = [connection for connection in self._idle if connection.idle_since_s < oldest_s]
+            self._idle = [connection for connection in self._idle if connection.idle_since_s >= oldest_s]
+            found = next((each for each in reversed(self._idle) if each.address == address), None)
+            if found is not None:
+                self._idle.remove(found)
+        for connection in old:
+            connection.close()
+        return found
 
     def _connect(self, address: str) -> _Connection:
         if address.startswith("unix:"):

@@ -84,7 +84,7 @@ class Scheduling:
             return
         pending.is_due = False
         if num_external == 0:  # all of the prompt was here already
-            self._orders.releases.append(pending.params.pull)
+            self._orders.unneeded.append(pending.params.pull)
             return
         num_prompt = request.num_prompt_tokens
         first = (num_prompt - num_external) // self._block_size

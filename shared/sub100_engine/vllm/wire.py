@@ -53,9 +53,10 @@ class Pull(msgspec.Struct, frozen=True, tag="pull"):
 
 
 class Release(msgspec.Struct, frozen=True, tag="release"):
-    """The key will not be pulled."""
+    """The key will not be pulled. ``is_unneeded``: the decode worker has all of it already."""
 
     key: str
+    is_unneeded: bool = False
 
 
 class Readable(msgspec.Struct, frozen=True):

@@ -35,6 +35,8 @@ class JobMetrics:
         metrics.observe(catalog.ENGINE_STEPS, lambda: load().step)
         metrics.observe(catalog.ENGINE_OUTPUT_TOKENS, lambda: load().num_output_tokens)
         metrics.observe(catalog.ENGINE_PROMPT_TOKENS, lambda: _prompt_tokens(load()))
+        metrics.observe(catalog.KV_PINNED, lambda: load().num_pinned_blocks)
+        metrics.observe(catalog.KV_STRANDED, lambda: _stranded_blocks(load()))
         metrics.observe(catalog.SPECULATION_DRAFTS, lambda: load().num_drafts)
         metrics.observe(catalog.SPECULATION_TOKENS, lambda: _draft_tokens(load()))
 
@@ -88,6 +90,10 @@ def _requests(load: Load) -> Mapping[tuple[str, ...], float]:
 def _prompt_tokens(load: Load) -> Mapping[tuple[str, ...], float]:
     num_cached = load.num_cached_tokens
     return {("cached",): num_cached, ("not_cached",): load.num_prompt_tokens - num_cached}
+
+
+def _stranded_blocks(load: Load) -> Mapping[tuple[str, ...], float]:
+    return {("released",): load.num_released_blocks, ("expired",): load.num_expired_blocks}
 
 
 def _draft_tokens(load: Load) -> Mapping[tuple[str, ...], float]:

@@ -359,6 +359,8 @@ class WorkerShell:
             hashes=blocks.FINGERPRINT,
             refusal=self._refusal,
             speculation=info.speculation,
+            revision=info.revision,
+            tensor_parallel=info.tensor_parallel,
         )
         subject = subjects.heartbeat(self._runtime.region, self._role.role, self._worker_id)
         await self._runtime.bus.publish(subject, codec.encode(beat))
