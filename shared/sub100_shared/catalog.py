@@ -144,6 +144,15 @@ CACHE_ASKED: Final = counter(
     names.CACHE_OUTCOME,
     by="ingress",
 )
+CACHE_JUDGED: Final = counter(
+    "sub100.cache.judged",
+    "{case}",
+    "Near questions that the guard refused and the fleet's own model was to settle: yes, no, error (no "
+    "verdict), or dropped because the queue was full or the fleet busy.",
+    names.VERDICT,
+    by="ingress",
+    rare="a tenant has a judge, and the guard refuses a near question",
+)
 TENANT_REQUESTS: Final = counter(
     "sub100.tenant.requests",
     "{request}",
@@ -176,6 +185,29 @@ CACHE_STORE_UP: Final = gauge(
     "sub100.cache.store.up",
     "{store}",
     "1 while Redis may be asked; 0 while every look-up misses.",
+    by="cache",
+)
+
+CACHE_REFUSED: Final = counter(
+    "sub100.cache.refused",
+    "{lookup}",
+    "Look-ups with a neighbour above the threshold that the guard refused, by the difference it saw first.",
+    names.CACHE_RULE,
+    by="cache",
+    rare="a question is near another and asks something else",
+)
+CACHE_SHADOW: Final = counter(
+    "sub100.cache.shadow",
+    "{hit}",
+    "Hits of tenants in shadow mode against the model's own answer: agreed or differed.",
+    names.VERDICT,
+    by="cache",
+    rare="a tenant is in shadow mode",
+)
+CACHE_CUT_OFF: Final = gauge(
+    "sub100.cache.cut_off",
+    "{region}",
+    "1 while every look-up misses because nothing was heard from the log of invalidations for too long.",
     by="cache",
 )
 

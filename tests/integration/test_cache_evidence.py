@@ -2,15 +2,19 @@
 
 import hashlib
 
+import msgspec
 import pytest
 from redis.asyncio import Redis
 from tests.integration.cache_service import Client, running_cache
-from tests.servers import Server
+from tests.integration.embedder_fake import SteeredEmbedder, bounded
+from tests.servers import Server, nats_server
 
 from sub100_cache.config import CacheConfig
+from sub100_cache.guard.rules import RULES
 from sub100_cache.store.entries import counts_key, ledger_keys
-from sub100_proto.cache import CacheObserved, CacheStats
+from sub100_proto.cache import CacheMiss, CacheObserved, CacheStats
 from sub100_shared.bus import Bus
+from sub100_shared.lifecycle import Runtime
 
 DIGEST = hashlib.sha256(b"a prompt").digest()
 CONFIG = CacheConfig(max_lookup_ms=5_000, counts_interval_s=60)
@@ -83,3 +87,61 @@ async def test_stats_tell_when_the_store_is_away(
     own_redis_server.kill()
     async with running_cache(nats_server, own_redis_server.url, region, config=CONFIG):
         assert "unavailable" in (await Client(bus, region, tenant).stats()).error
+
+
+async def test_metrics_count_refusals_by_rule_shadow_verdicts_and_being_cut_off(
+    nats_server: Server, own_redis_server: Server, bus: Bus, region: str, tenant: str
+) -> None:
+    client, scope = Client(bus, region, tenant), hashlib.sha256(b"a scope").digest()
+    embedder = SteeredEmbedder()
+    embedder.default_degrees = 10.0
+    stored = "Is it safe to swim in March?"
+    asked = {
+        "Is it not safe to swim in March?": "negation",
+        "Is it safe to swim in April?": "name",
+        stored: "",
+    }
+    async with running_cache(
+        nats_server, own_redis_server.url, region, config=CONFIG, embedder=bounded(embedder)
+    ) as runtime:
+        await client.stored(hashlib.sha256(stored.encode()).digest(), scope=scope, question=stored)
+        for question in asked:
+            reply = await client.look_up(
+                hashlib.sha256(f"asked {question}".encode()).digest(), scope=scope, question=question
+            )
+            refused = reply.near.rule if isinstance(reply, CacheMiss) and reply.near else ""
+            assert refused == asked[question]
+        for agreed in (True, False, True):
+            await client.write(CacheObserved(tenant=tenant, tier="semantic", agreed=agreed))
+        await until(client, num_shadow_hits=3)
+        values = read(runtime)
+
+    assert {rule: num for (rule,), num in values["sub100_cache_refused"].items() if num} == {
+        "negation": 1,
+        "name": 1,
+    }
+    assert {rule for (rule,) in values["sub100_cache_refused"]} == RULES
+    assert values["sub100_cache_shadow"] == {("agreed",): 2, ("differed",): 1}
+    assert values["sub100_cache_cut_off"] == {(): 0}
+
+
+async def test_metrics_count_lookups_that_are_cut_off(redis_server: Server, region: str, tenant: str) -> None:
+    with nats_server(jetstream=False) as server:
+        bus = await Bus.connect(server.url, name="test")
+        config = msgspec.structs.replace(CONFIG, log="jetstream")
+        async with running_cache(server, redis_server.url, region, config=config) as runtime:
+            reply = await Client(bus, region, tenant).look_up(DIGEST)
+            values = read(runtime)
+        await bus.close(2)
+
+    assert isinstance(reply, CacheMiss)
+    assert reply.reason == "cut_off"
+    assert values["sub100_cache_cut_off"] == {(): 1}
+
+
+def read(runtime: Runtime) -> dict[str, dict[tuple[str, ...], float]]:
+    runtime.metrics.read_states()
+    return {
+        family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
+        for family in runtime.metrics.families()
+    }

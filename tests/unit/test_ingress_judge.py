@@ -58,6 +58,12 @@ class Court:
     async def next_alias(self) -> bytes:
         return (await asyncio.wait_for(self.published.get(), WAIT_S)).digest
 
+    async def until(self, **expected: int) -> None:
+        """A case is counted when it is over, a turn of the loop after its alias."""
+        async with asyncio.timeout(WAIT_S):
+            while self.queue.num_cases != expected:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
 
 def case(digest: bytes, neighbour: str = "Capital of France?", question: str = "") -> Case:
     return Case(
@@ -83,13 +89,14 @@ async def test_yes_makes_an_alias_and_no_makes_none(court: Court) -> None:
     court.queue.offer(case(b"yes"))
     assert await court.next_alias() == b"yes"
     assert court.published.empty()
+    await court.until(yes=1, no=1, error=0, dropped=0)
 
 
 async def test_cases_over_the_limit_are_dropped_and_one_runs_at_a_time(court: Court) -> None:
     court.oracle.can_say.clear()
     for number in range(8):
         court.queue.offer(case(bytes([number])))
-    assert court.queue.num_dropped == 5
+    assert court.queue.num_cases["dropped"] == 5
     court.oracle.can_say.set()
     assert [await court.next_alias() for _ in range(3)] == [b"\0", b"\1", b"\2"]
     assert court.oracle.most_at_once == 1
@@ -98,7 +105,7 @@ async def test_cases_over_the_limit_are_dropped_and_one_runs_at_a_time(court: Co
 async def test_loaded_fleet_is_not_asked(court: Court) -> None:
     court.is_quiet = False
     court.queue.offer(case(b"busy"))
-    while not court.queue.num_dropped:  # noqa: ASYNC110  # one turn of the loop
+    while not court.queue.num_cases["dropped"]:  # noqa: ASYNC110  # one turn of the loop
         await asyncio.sleep(0)
     court.is_quiet = True
     court.queue.offer(case(b"quiet"))
@@ -111,6 +118,7 @@ async def test_error_of_the_judge_costs_one_case(court: Court, error: Exception)
     court.queue.offer(case(b"lost"))
     court.queue.offer(case(b"next"))
     assert await court.next_alias() == b"next"
+    await court.until(yes=1, no=0, error=1, dropped=0)
 
 
 async def test_judge_that_never_answers_costs_one_case(court: Court) -> None:

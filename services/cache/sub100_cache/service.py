@@ -76,6 +76,9 @@ class CacheService:
         self._told = ""
         self._duration = runtime.metrics.histogram(catalog.CACHE_LOOKUP_DURATION)
         runtime.metrics.observe(catalog.CACHE_STORE_UP, lambda: not commands.breaker.is_open)
+        runtime.metrics.observe(catalog.CACHE_CUT_OFF, lambda: freshness.is_cut_off)
+        runtime.metrics.observe(catalog.CACHE_REFUSED, lambda: evidence.num_refused)
+        runtime.metrics.observe(catalog.CACHE_SHADOW, lambda: evidence.num_shadow)
 
     async def start(self) -> None:
         bus, region, config = self._runtime.bus, self._runtime.region, self._config

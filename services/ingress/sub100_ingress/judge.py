@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 MAX_CASES: Final = 32
 VERDICT_TIMEOUT_S: Final = 20.0
+VERDICTS: Final = ("yes", "no", "error", "dropped")
 
 
 class Case(Struct, frozen=True, kw_only=True):
@@ -60,28 +61,33 @@ class JudgeQueue:
         self._publish = publish
         self._timeout_s = timeout_s
         self._cases: asyncio.Queue[Case] = asyncio.Queue(max_cases)
-        self.num_dropped = 0
+        self.num_cases = dict.fromkeys(VERDICTS, 0)
+        """By what became of them."""
 
     def offer(self, case: Case) -> None:
         """Take the case, or drop it when there are too many."""
         try:
             self._cases.put_nowait(case)
         except asyncio.QueueFull:
-            self.num_dropped += 1
+            self.num_cases["dropped"] += 1
 
     async def run(self) -> None:
         while True:
             case = await self._cases.get()
-            if not self._is_quiet():
-                self.num_dropped += 1
-                continue
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    is_same = await self._judge.same_answer(case)
-                if is_same:
-                    await self._publish(case.alias)
-                _log.info("judged", extra={"request_id": case.request_id, "is_same": is_same})
-            except (Sub100Error, TimeoutError) as error:
-                _log.info("not judged", extra={"request_id": case.request_id, "error": type(error).__name__})
-            except Exception:
-                _log.exception("judge failed", extra={"request_id": case.request_id})
+            verdict = await self._settled(case) if self._is_quiet() else "dropped"
+            self.num_cases[verdict] += 1
+
+    async def _settled(self, case: Case) -> str:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                is_same = await self._judge.same_answer(case)
+            if is_same:
+                await self._publish(case.alias)
+        except (Sub100Error, TimeoutError) as error:
+            _log.info("not judged", extra={"request_id": case.request_id, "error": type(error).__name__})
+            return "error"
+        except Exception:
+            _log.exception("judge failed", extra={"request_id": case.request_id})
+            return "error"
+        _log.info("judged", extra={"request_id": case.request_id, "is_same": is_same})
+        return "yes" if is_same else "no"

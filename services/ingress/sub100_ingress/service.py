@@ -200,6 +200,9 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         fleet.is_quiet,
         cache.alias,
     )
+    runtime.metrics.observe(
+        catalog.CACHE_JUDGED, lambda: {(verdict,): num for verdict, num in judge.num_cases.items()}
+    )
     cached = CachedAnswers(cache, Afterwards(cache, judge), preparer, generator, scheduler, fleet)
     serving = Serving(cached, preparer, Choices(generator), metrics, max_inflight=config.max_inflight)
     runtime.metrics.observe(catalog.REQUESTS_IN_FLIGHT, lambda: serving.num_inflight)
