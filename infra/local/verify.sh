@@ -24,7 +24,7 @@ longs() {
 }
 export SUB100_TEST_REDISEARCH="$SUB100_REDISEARCH"
 run "long tests, control environment" longs "$SUB100_CONTROL_PYTHON" "not vllm" tests
-run "long tests, engine environment" longs "$SUB100_ENGINE_PYTHON" "not skipif" tests/e2e tests/chaos/test_soak.py
+run "long tests, engine environment" longs "$SUB100_ENGINE_PYTHON" "not skipif" tests/e2e tests/chaos/test_soak.py tests/chaos/test_idle.py
 run "bench" make --no-print-directory bench
 run "long prompts" make --no-print-directory bench-long
 run "traces store" make --no-print-directory bench-traces

@@ -43,6 +43,7 @@ def _simulated(config: EngineConfig, environ: Mapping[str, str], secret: bytes) 
             max_num_seqs=config.max_num_seqs,
             max_chunk_tokens=config.max_chunk_tokens,
             kv_host=config.kv_host,
+            kv_port=config.kv_port,
             lease_s=config.lease_s,
             speculative_tokens=config.speculative_tokens if config.speculation.is_on else 0,
         ),

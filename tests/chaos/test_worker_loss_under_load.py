@@ -3,25 +3,23 @@ broke; and afterwards nothing is left of it."""
 
 import random
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.chaos.clients import Clients, body_of
 from tests.e2e.bus_watch import BusWatch, watching
-from tests.e2e.raw_http import DONE, Answer, post
+from tests.e2e.raw_http import DONE, post
 from tests.e2e.slow import slow_stack
-from tests.e2e.system import MODEL, sim_only
+from tests.e2e.system import sim_only
 from tests.stack import Stack
 
 from sub100_local.tiny_model import make
 
 pytestmark = [sim_only, pytest.mark.timeout(180)]
 
-NUM_CLIENTS = 8
 LEASE_S = 3.0
 WORKERS = ("prefill-1", "prefill-2", "decode-1", "decode-2")
 SERVED_SHARE = 0.9
@@ -50,60 +48,6 @@ def bus(fleet: Stack) -> Iterator[BusWatch]:
     with watching(fleet) as found:
         found.wait_idle(*WORKERS)
         yield found
-
-
-def body_of(client: int) -> dict[str, Any]:
-    """Another prompt and another length for each client: an answer tells whose it is."""
-    return {
-        "model": MODEL,
-        "messages": [{"role": "user", "content": f"Client {client} asks. " + "word " * 40 * client}],
-        "temperature": 0,
-        "max_tokens": 40 + client,
-        "ignore_eos": True,
-        "stream": True,
-    }
-
-
-class Clients:
-    """NUM_CLIENTS that ask the same again and again; checks every answer against a quiet run."""
-
-    def __init__(self, fleet: Stack) -> None:
-        self._fleet = fleet
-        self._is_over = threading.Event()
-        self._expected = [self._ask(client).text for client in range(NUM_CLIENTS)]
-        self.outcomes: Counter[str] = Counter()
-        self.faults: list[str] = []
-        self._threads = [threading.Thread(target=self._run, args=(i,)) for i in range(NUM_CLIENTS)]
-        for thread in self._threads:
-            thread.start()
-
-    def _ask(self, client: int) -> Answer:
-        return post(self._fleet.url, body_of(client), self._fleet.keys["plain"], timeout_s=30)
-
-    def _run(self, client: int) -> None:
-        while not self._is_over.is_set():
-            answer = self._ask(client)
-            outcome = self._judge(answer, self._expected[client])
-            self.outcomes[outcome] += 1
-            if outcome.startswith("wrong"):
-                self.faults.append(f"client {client}: {outcome}: {answer.body[-300:]!r}")
-            if answer.status != 200:
-                self._is_over.wait(0.1)
-
-    def _judge(self, answer: Answer, expected: str) -> str:
-        if answer.status != 200:
-            return f"{answer.status} {answer.error['code']}"
-        if answer.events[-1] == DONE:
-            return "done" if answer.text == expected else "wrong text"
-        if not expected.startswith(answer.text) or answer.finish_reasons or DONE in answer.events:
-            return "wrong end"
-        return f"error {answer.events[-1]['error']['code']}"
-
-    def stop(self) -> None:
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(60)
-            assert not thread.is_alive(), "a request never ended"
 
 
 def lose(fleet: Stack, worker_id: str, how: str) -> None:

@@ -360,6 +360,31 @@ class EngineBehaviour:
         rig.prefill.release(kv)
         await rig.idle(rig.decode)
 
+    async def test_kv_that_nobody_comes_for_is_counted(self, rig: Rig) -> None:
+        """P01: what was released is stranded; what was pulled, or found whole in decode's own cache, is
+        not."""
+        await rig.idle(rig.prefill)
+        size = rig.prefill_info.block_size
+        before = rig.prefill.load()
+
+        def stranded() -> tuple[int, int, int]:
+            load = rig.prefill.load()
+            num_released = load.num_released_blocks - before.num_released_blocks
+            return load.num_pinned_blocks, num_released, load.num_expired_blocks - before.num_expired_blocks
+
+        _, kv = await rig.handed_over(rig.prompt(2 * size + 1))
+        await rig.until(lambda: stranded() == (3, 0, 0))
+        rig.prefill.release(kv)
+        await rig.until(lambda: stranded() == (0, 3, 0))
+        for prompt, is_warm in ((rig.prompt(2 * size + 1), False), (rig.prompt(2 * size), True)):
+            if is_warm:
+                await rig.decoded(rig.work(prompt, ignore_eos=True))
+            first, kv = await rig.handed_over(prompt)
+            rest = await rig.decoded(rig.work(prompt, output=[first], kv=kv, ignore_eos=True))
+            assert rest.last.error == ""
+            await rig.idle(rig.prefill)
+            await rig.until(lambda: stranded() == (0, 3, 0))
+
     # -- abort
 
     async def test_abort_silences_the_attempt_and_frees_its_blocks(self, rig: Rig) -> None:

@@ -246,10 +246,13 @@ async def test_stalled_payload_holds_nobody_up_and_its_blocks_come_back(rig: Rig
 
 
 async def test_lease_that_ends_frees_the_blocks_and_is_expired(rig: Rig) -> None:
+    """P01: and counts them."""
     prompt = rig.prompt(100)
+    before = rig.prefill.load()
     first, kv = await rig.handed_over(prompt)
     assert rig.prefill.load().kv_usage > 0
     await rig.idle(rig.prefill)
+    await rig.until(lambda: rig.prefill.load().num_expired_blocks == before.num_expired_blocks + 4)
     told = await rig.decoded(rig.work(prompt, output=[first], kv=kv))
     assert (told.last.error, told.ids) == ("kv_expired", [])
 

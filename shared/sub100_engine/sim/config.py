@@ -13,10 +13,10 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``timing`` names a preset. ``tokenizer`` is a tokenizer.json, or a directory with one: answers are
     then readable text (``answer_file``'s, if given); without it they are arbitrary token ids below
-    ``vocab_size``. Answers are ``answer_min_tokens`` to ``answer_max_tokens`` long. ``kv_host`` is where
-    the hand-over listens. ``speculative_tokens`` are drafted a step and ``acceptance`` is the chance of each
-    to be right. ``tensor_parallel`` and ``revision`` are told to the scheduler and change nothing else. The
-    last three are for tests: see Faults.
+    ``vocab_size``. Answers are ``answer_min_tokens`` to ``answer_max_tokens`` long. ``kv_host`` and
+    ``kv_port`` are where the hand-over listens. ``speculative_tokens`` are drafted a step and ``acceptance``
+    is the chance of each to be right. ``tensor_parallel`` and ``revision`` are told to the scheduler and
+    change nothing else. The last three are for tests: see Faults.
     """
 
     model: str = "sim"
@@ -37,6 +37,7 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
     revision: str = ""
     acceptance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.6
     kv_host: str = "127.0.0.1"
+    kv_port: Count = 0
     lease_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
     pull_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0
     die_after_steps: Count = 0

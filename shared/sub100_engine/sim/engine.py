@@ -90,7 +90,9 @@ class SimEngine:
         try:
             await self._hand_overs.start()
         except OSError as error:
-            raise EngineStartError(f"cannot listen for KV on {config.kv_host}: {error}") from error
+            raise EngineStartError(
+                f"cannot listen for KV on {config.kv_host}:{config.kv_port}: {error}"
+            ) from error
         self._spawn(self._run_core(), "sim core")
         self._spawn(self._hand_overs.run(), "sim leases")
         return EngineInfo(

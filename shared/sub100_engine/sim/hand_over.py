@@ -42,7 +42,7 @@ class HandOvers:
 
     async def start(self) -> None:
         """Raises OSError."""
-        await self._listener.start(self._config.kv_host)
+        await self._listener.start(self._config.kv_host, self._config.kv_port)
 
     async def stop(self) -> None:
         await self._listener.stop()

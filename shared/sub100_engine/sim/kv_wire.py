@@ -105,9 +105,9 @@ class KvListener:
     def num_connections(self) -> int:
         return len(self._pulls)
 
-    async def start(self, host: str) -> None:
+    async def start(self, host: str, port: int = 0) -> None:
         """Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, host, 0)
+        self._server = await asyncio.start_server(self._serve, host, port)
         port = self._server.sockets[0].getsockname()[1]
         self.endpoint = f"{host}:{port}"
 

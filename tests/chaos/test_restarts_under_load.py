@@ -1,0 +1,86 @@
+"""Workers restarted again and again while clients ask, on the address they had and on another."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.chaos.clients import Clients
+from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.slow import slow_stack
+from tests.e2e.system import sim_only
+from tests.servers import free_port
+from tests.stack import Stack
+
+from sub100_local.tiny_model import make
+
+pytestmark = [sim_only, pytest.mark.long, pytest.mark.timeout(400)]
+
+NUM_RESTARTS = 5
+START_TIMEOUT_S = 20.0
+RECOVERED_S = 10.0
+WORKERS = ("prefill-1", "prefill-2", "decode-1", "decode-2")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    model: Path = make(tmp_path_factory.mktemp("models") / "tiny")
+    with slow_stack(
+        model,
+        0.01,
+        num_decode=2,
+        SUB100_INGRESS_STALL_TIMEOUT_S="1",
+        SUB100_PREFILL_LEASE_S="3",
+        SUB100_SCHEDULER_DECODE_ALONE_TOKENS="0",  # every request hands KV over
+    ) as running:
+        running.add("prefill")
+        running.wait_ready("prefill-2", timeout_s=START_TIMEOUT_S)
+        yield running
+
+
+@pytest.fixture
+def bus(fleet: Stack) -> Iterator[BusWatch]:
+    with watching(fleet) as found:
+        found.wait_idle(*WORKERS)
+        yield found
+
+
+@pytest.mark.parametrize("address", ["same", "new"])
+def test_peers_of_a_worker_that_restarts_again_and_again_go_on(
+    fleet: Stack, bus: BusWatch, address: str
+) -> None:
+    """P03: prefill, then decode, killed and restarted 5 times each. Nobody else's process ends; every answer
+    under 200 is whole, a failure is one clear 5xx (for a stream that had begun one error event); ten seconds
+    later, and before the next restart, nothing fails any more."""
+    others = {
+        name: fleet.replicas[name].pid for name in ("ingress-1", "scheduler-1", "prefill-2", "decode-2")
+    }
+    clients = Clients(fleet, streams=lambda client: client % 2 == 0)
+    try:
+        for name in ("prefill-1", "decode-1"):
+            worker = fleet.replicas[name]
+            port = free_port()
+            for _ in range(NUM_RESTARTS):
+                worker.signal(signal.SIGKILL)
+                worker.wait()
+                port = free_port() if address == "new" else port
+                worker.env[f"SUB100_{worker.service.upper()}_KV_PORT"] = str(port)
+                worker.start()
+                fleet.wait_ready(name, timeout_s=START_TIMEOUT_S)
+                failed = clients.outcomes.total() - clients.outcomes["done"]
+                served = clients.outcomes["done"]
+                bus.wait(
+                    lambda n=served: clients.outcomes["done"] >= n + 24,  # type: ignore[misc]
+                    "answers by all clients",
+                    RECOVERED_S,
+                )
+                assert clients.outcomes.total() - clients.outcomes["done"] == failed, clients.outcomes
+    finally:
+        clients.stop()
+    assert clients.faults == []
+    broken = {outcome.split()[-1] for outcome in clients.outcomes if outcome != "done"}
+    assert broken <= {"worker_lost", "no_capacity", "kv_expired", "kv_load_failed"}, clients.outcomes
+    assert clients.outcomes["done"] >= 0.95 * clients.outcomes.total(), clients.outcomes
+    assert {name: fleet.replicas[name].pid for name in others} == others
+    assert all(fleet.replicas[name].is_running for name in others)
+    bus.wait_idle(*WORKERS)
