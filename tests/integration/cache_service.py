@@ -196,7 +196,9 @@ async def running_cache(
     common = Common(region=region, redis_url=redis_url, instance=f"cache-{secrets.token_hex(4)}")
     telemetry = telemetry or Telemetry.create("cache", common.instance, region, {})
     runtime = Runtime("cache", common, bus, telemetry)
-    commands = open_commands(redis_url, max_connections=config.max_connections)
+    commands = open_commands(
+        redis_url, max_connections=config.max_connections, is_cluster=config.redis_cluster
+    )
     tenants = Tenants(rules or {}, Quota(config.max_tenant_entries, config.max_tenant_bytes))
     service = compose(runtime, config, commands, embedder, tenants, monotonic_ms, wall_clock)
     try:

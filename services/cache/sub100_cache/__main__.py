@@ -24,7 +24,12 @@ async def create(runtime: lifecycle.Runtime, config: CacheConfig) -> CacheServic
         else None
     )
     try:
-        commands = open_commands(common.redis_url, password=password, max_connections=config.max_connections)
+        commands = open_commands(
+            common.redis_url,
+            password=password,
+            max_connections=config.max_connections,
+            is_cluster=config.redis_cluster,
+        )
     except ValueError as error:
         raise ConfigError(f"SUB100_REDIS_URL: {error}") from error
     tenants = load_tenants(config.tenants_file, Quota(config.max_tenant_entries, config.max_tenant_bytes))

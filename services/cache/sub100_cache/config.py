@@ -17,6 +17,8 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     what runs at once: over it a look-up is a miss and a fill is dropped. ``max_connections`` bounds the
     Redis commands on the way, those included that nobody waits for any more.
 
+    ``redis_cluster``: the shared Redis URL names a node of a Redis Cluster.
+
     ``max_tenant_entries`` and ``max_tenant_bytes`` are what each tenant may keep in this region, unless the
     ``tenants_file`` says otherwise (see ``tenants``). Counts are written every ``counts_interval_s``, and
     ledgers compared with what is there every ``ledger_interval_s``.
@@ -41,6 +43,7 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_lookups: Positive = 1024
     max_fills: Positive = 256
     max_connections: Positive = 64
+    redis_cluster: bool = False
     max_tenant_entries: Positive = 100_000
     max_tenant_bytes: Positive = 128 * 2**20
     tenants_file: str = ""

@@ -15,7 +15,7 @@ from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
@@ -59,7 +59,7 @@ class Commands:
             result = running.result()
         except ResponseError:
             raise
-        except (RedisError, OSError) as error:
+        except (RedisError, RedisClusterException, OSError) as error:
             raise StoreUnavailable(_reason(error)) from error
         self.breaker.answered()
         return result
@@ -68,6 +68,7 @@ class Commands:
         """The keys that match, over all nodes, a page at a time; also raises ResponseError."""
         nodes: list[Any] = [None]
         if isinstance(self.client, RedisCluster):
+            await self.run(self.client.initialize(), timeout_s)
             nodes = self.client.get_primaries()
         for node in nodes:
             where: Any = {} if node is None else {"target_nodes": node}
@@ -93,7 +94,7 @@ class Commands:
         try:
             await asyncio.wait_for(self.client.ping(), PROBE_TIMEOUT_S)
             self.breaker.probed("")
-        except (RedisError, OSError, TimeoutError) as error:
+        except (RedisError, RedisClusterException, OSError, TimeoutError) as error:
             self.breaker.probed(_reason(error))
 
     async def close(self) -> None:
@@ -111,28 +112,32 @@ class Commands:
         if command.cancelled():
             return
         error = command.exception()
-        if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
+        if isinstance(error, RedisConnectionError | RedisTimeoutError | RedisClusterException | OSError):
             self.breaker.failed(_reason(error))
 
 
-def open_commands(url: str, *, max_connections: int, password: str | None = None) -> Commands:
+def open_commands(
+    url: str, *, max_connections: int, password: str | None = None, is_cluster: bool = False
+) -> Commands:
     """Connects at the first call; raises ValueError for a URL that is not one of Redis.
 
-    ``password`` is for a URL that names none.
+    ``password`` is for a URL that names none. ``is_cluster``: the URL is that of any node of a Redis Cluster,
+    and ``max_connections`` are to each.
     """
-    client: Redis = Redis.from_url(
-        url,
-        password=password,
+    options: dict[str, Any] = {
+        "password": password,
         # Look-ups are bounded by the limit below; the probe and deletions need a connection beside them.
-        max_connections=max_connections + 8,
-        socket_timeout=COMMAND_TIMEOUT_S,
-        socket_connect_timeout=COMMAND_TIMEOUT_S,
+        "max_connections": max_connections + 8,
+        "socket_timeout": COMMAND_TIMEOUT_S,
+        "socket_connect_timeout": COMMAND_TIMEOUT_S,
         # A caller has no time for a second try; the breaker's probe is the retry.
-        retry=Retry(NoBackoff(), 0),
+        "retry": Retry(NoBackoff(), 0),
         # With notifications on, redis-py does not notice that an idle connection was closed.
-        maint_notifications_config=MaintNotificationsConfig(enabled=False),
-        driver_info=None,
-    )
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+        "driver_info": None,
+    }
+    opened: Any = RedisCluster if is_cluster else Redis
+    client: Redis = opened.from_url(url, **options)
     return Commands(client, Breaker(), max_connections)
 
 

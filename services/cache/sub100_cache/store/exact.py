@@ -60,7 +60,9 @@ class ExactTier:
         not be read."""
         keys = [entry_key(question.tenant, digest) for digest in digests]
         pipe = self._commands.client.pipeline(transaction=False)
-        pipe.mget(keys)
+        pipe.execute_command(
+            "MGET", *keys
+        )  # a cluster's pipeline refuses ``mget``, though all lie in one slot
         pipe.hmget(generations_key(question.tenant), standing_fields(question))
         try:
             values, marks = await self._commands.run(pipe.execute(), timeout_s)
@@ -84,11 +86,11 @@ class ExactTier:
         pipe.get(key)
         pipe.hmget(generations_key(tenant), standing_fields(question))
         value, marks = await self._commands.run(pipe.execute(raise_on_error=False), timeout_s)
-        if isinstance(marks, ResponseError):
+        if isinstance(marks, Exception):  # of a cluster also those of its connections
             raise StoreUnavailable(type(marks).__name__)
         standing = standing_of(marks)
         try:
-            if isinstance(value, ResponseError):
+            if isinstance(value, Exception):
                 if not str(value).startswith(_WRONG_TYPE):
                     raise StoreUnavailable(type(value).__name__)
                 raise UnreadableEntry

@@ -9,19 +9,22 @@ import logging
 from typing import Any, Final
 
 import msgspec
+from redis.commands.search import AsyncSearch
 from redis.commands.search.field import TagField, VectorField
 from redis.commands.search.index_definition import IndexDefinition, IndexType
 from redis.commands.search.query import Query
 from redis.exceptions import ResponseError
 
 from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
-from .entries import digest_of, partition, vector_prefix, vector_space
+from .entries import DIGEST_BYTES, digest_of, partition, vector_key, vector_prefix, vector_space
+from .parts import Parts
 
 _log = logging.getLogger(__name__)
 
 PARTITION_FIELD: Final = "p"
 VECTOR_FIELD: Final = "v"
 _DISTANCE: Final = "d"
+_ANY_DIGEST: Final = bytes(DIGEST_BYTES)
 _INDEX_PREFIX: Final = "sub100:cache:index:v2:"
 
 
@@ -41,7 +44,7 @@ class VectorIndex:
         self.space = vector_space(embedder, dimension)
         self._prefix = vector_prefix(self.space)
         self._name = f"{_INDEX_PREFIX}{self.space}"
-        self._index = commands.client.ft(self._name)
+        self._parts = Parts(commands, self._name)
         nearest = f"KNN %d @{VECTOR_FIELD} $vector HYBRID_POLICY ADHOC_BF AS {_DISTANCE}"
         self._query = f"(@{PARTITION_FIELD}:{{%s}})=>[{nearest}]"
         self.problem = "not made yet"
@@ -56,7 +59,9 @@ class VectorIndex:
         self, tenant: str, scope: bytes, vector: bytes, num: int, timeout_s: float
     ) -> list[Neighbour]:
         """At most ``num``, nearest first. Raises StoreUnavailable, and ValueError for a bad scope."""
-        if self.problem:
+        index = self._parts.of(vector_key(self.space, tenant, _ANY_DIGEST)) if not self.problem else None
+        if index is None:
+            self.problem = self.problem or "index lost"
             raise StoreUnavailable(self.problem)
         query = (
             Query(self._query % (partition(tenant, scope), num))
@@ -67,7 +72,7 @@ class VectorIndex:
             .dialect(2)
         )
         try:
-            found: Any = await self._commands.run(self._index.search(query, {"vector": vector}), timeout_s)
+            found: Any = await self._commands.run(index.search(query, {"vector": vector}), timeout_s)
         except ResponseError as error:
             # The index is gone (a restart, FLUSHALL) or the query engine is: ``ensure`` finds out which.
             self.problem = "index lost"
@@ -79,7 +84,24 @@ class VectorIndex:
         ]
 
     async def ensure(self) -> None:
-        """Make the index if it is not there; never raises: ``problem`` says how it went."""
+        """Make the index where it is not there; never raises: ``problem`` says how it went."""
+        try:
+            first, *others = await self._parts.refresh()
+            await self._make(first)
+            if others and await self._parts.is_spread(first, others[0]):
+                self._parts.share(first)
+            else:
+                for part in others:
+                    await self._make(part)
+        except StoreUnavailable:
+            return
+        except ResponseError:
+            self.problem = "no vector search"
+            return
+        self.problem = ""
+
+    async def _make(self, index: AsyncSearch) -> None:
+        """Raises StoreUnavailable, and ResponseError where there is no query engine."""
         fields = [
             TagField(PARTITION_FIELD),
             VectorField(
@@ -89,18 +111,15 @@ class VectorIndex:
             ),
         ]
         definition = IndexDefinition(prefix=[self._prefix], index_type=IndexType.HASH)  # type: ignore[no-untyped-call]
+        told = "found"
         try:
-            await self._commands.run(self._index.create_index(fields, definition=definition), WRITE_TIMEOUT_S)
-            _log.info(
-                "vector index made: vectors of any other embedder are not used", extra={"index": self._name}
-            )
-        except StoreUnavailable:
-            return
+            await self._commands.run(index.create_index(fields, definition=definition), WRITE_TIMEOUT_S)
+            told = "made"
         except ResponseError as error:
             if "already exists" not in str(error).lower():
-                self.problem = "no vector search"
-                return
-            _log.info(
-                "vector index found: vectors of any other embedder are not used", extra={"index": self._name}
-            )
-        self.problem = ""
+                raise
+        _log.info(
+            "vector index %s: vectors of any other embedder are not used",
+            told,
+            extra={"index": index.index_name},
+        )
