@@ -23,7 +23,7 @@ CONFIG = CacheConfig(embedder="minilm", max_lookup_ms=5_000, probe_interval_s=0.
 SCOPE = hashlib.sha256(b"a scope").digest()
 OTHER_SCOPE = hashlib.sha256(b"another scope").digest()
 STORED = "How do I reset my password?"
-SAME = "Hi, can you tell me how to reset my Password ?"
+SAME = "Hi, can you tell me how to reset my password ?"
 SAFE = "Is it safe to take ibuprofen with alcohol?"
 OPPOSITE = "Is it not safe to take ibuprofen with alcohol?"
 

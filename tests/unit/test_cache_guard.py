@@ -143,6 +143,39 @@ Is 16 Gb enough? | Is 16 GB enough?
 Is 300 K hot? | Is 300 k hot?
 Is 5 ms long? | Is 5 Ms long?
 What is the density of Co? | What is the density of CO?
+How do I pick a lock? | How do I choose a lock?
+How do I develop a film at home? | How do I develop a movie at home?
+Which film is best for my camera? | Which movie is best for my camera?
+How much is a dose of ibuprofen? | What is the price of a dose of ibuprofen?
+How much is a cup of flour? | What is the cost of a cup of flour?
+How many calories are in a pumpkin? | How many calories are in pumpkin?
+How much protein is in an egg? | How much protein is in egg?
+Question about yesterday, what was the closing price of gold? | What was the closing price of gold?
+Asking for my boss, what is a good gift? | What is a good gift?
+Wondering about dinner, what should vegetarians eat? | What should vegetarians eat?
+Quick question, how long do rabbits live? | Quick never question, how long do rabbits live?
+How do I kindly reject an offer? | How do I reject an offer?
+What is OCT? | What is October?
+What is AIM in chat? | What is purpose in chat?
+What is the ICE policy? | What is the ice policy?
+How does a PET scan work? | How does a pet scan work?
+How do I treat it with RICE? | How do I treat it with rice?
+Is ME a disease? | Is me a disease?
+Who LED the team? | Who led the team?
+What does a NOT gate do? | What does a not gate do?
+Which sheep is sick? | Which sheep are sick?
+What is a short story? | What is a short storey?
+What are the benefits of Medicare? | What are the advantages of Medicare?
+When is the best time to run a mile? | What is the best time to run a mile?
+How would I feel after surgery? | How to feel after surgery?
+What is a hard drive? | What is a difficult drive?
+What are the aims of Big Tech? | What are the aims of large tech?
+How many MS are there? | How many ms are there?
+What is 10 to the 5? | What is 10 to 5?
+Is Turkey open? | Is turkey open?
+How do I get a Visa? | How do I get a visa?
+Will Smith be there? | Will smith be there?
+Who played Father Brown? | Who played father brown?
 """
 
 SAME = """
@@ -192,7 +225,6 @@ In Excel how do I freeze the top row? | How do I freeze the top row in Excel?
 Recommend a good film | What is a good movie?
 Meaning of life | What does life mean?
 Price of gold | What is the cost of gold?
-How do I pick a lock? | How do I choose a lock?
 Who is ill? | Who is sick?
 Is it hard? | Is it difficult?
 Explain the aim of the law | Explain the purpose of the law
@@ -202,6 +234,14 @@ Is it open at 5 PM? | is it open at 5 pm?
 Is 5 KG heavy? | Is 5 kg heavy?
 Is a 5K run hard? | Is a 5k run hard?
 How Do I Open My Account? | How do I open my account?
+HOW DO I EXPORT MY CONTACTS | How do I export my contacts?
+Where is Machu Picchu? | Where is machu picchu?
+How do I get a visa | how do i get a Visa
+When is the best time to visit Peru? | What is the best time to visit Peru?
+Which film should I watch? | Which movie should I watch?
+Asking for a friend, how long do rabbits live? | How long do rabbits live?
+How much is a haircut? | What is the price of a haircut?
+Could you kindly explain entropy? | Explain entropy
 """
 
 

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from .canonical import canonical
+from .case import is_named_otherwise
 from .courtesy import without_courtesy
 from .frames import question, without_request
 from .lexicon import AUXILIARIES, CASE_MATTERS_ABROAD, IMPERATIVES, WH_WORDS
@@ -70,9 +71,10 @@ def refusal(asked: Reading, stored: Reading) -> str:
         return "" if _is_same_abroad(_as_written(asked), _as_written(stored)) else "language"
     if asked.text.endswith("?") != stored.text.endswith("?") and not (_asks(a) and _asks(b)):
         return "mood"
-    if is_same(question(a), question(b)):
-        return ""
-    return rule_of(a, b)
+    if not is_same(question(a), question(b)):
+        return rule_of(a, b)
+    has_case = all(text[:1].isupper() and not text.isupper() for text in (asked.text, stored.text))
+    return "name" if has_case and is_named_otherwise(a, b) else ""
 
 
 def _as_written(reading: Reading) -> Sequence[Token]:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from . import equivalents, lexicon
+from .ambiguous import is_vetoed, tells_number
 from .case import keeps_case
 from .courtesy import without_courtesy
 from .tokens import Token
@@ -33,8 +34,9 @@ _SYMBOLS: Final = {"%": "percent", "&": "and"}
 
 def canonical(tokens: Sequence[Token]) -> list[Token]:
     """English ``tokens`` in the form that ``frames`` and ``sameness`` compare."""
-    found = without_courtesy(_with_articles(tokens))
-    mapped = [msgspec.structs.replace(token, text=_word(token)) for token in found]
+    found = without_courtesy(_with_articles(_without_shouting(tokens)))
+    others = frozenset(token.text for token in found)
+    mapped = [msgspec.structs.replace(token, text=_word(token, others)) for token in found]
     return _with_phrases(_with_numbers(mapped))
 
 
@@ -68,10 +70,22 @@ def _is_named(article: Token, before: str, after: str, position: int) -> bool:
     )
 
 
-def _word(token: Token) -> str:
+def _without_shouting(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Where all is in capitals they say nothing of a word."""
+    if any(token.raw != token.raw.upper() for token in tokens):
+        return tokens
+    return [
+        msgspec.structs.replace(token, raw=token.text) if token.text not in lexicon.CASE_MATTERS else token
+        for token in tokens
+    ]
+
+
+def _word(token: Token, others: frozenset[str]) -> str:
     if token.raw == "US":
         return "u.s"
-    return _one_word(token.text)
+    if token.text in equivalents.AGREEMENT and tells_number(others):
+        return token.text
+    return token.text if is_vetoed(token.text, token.raw, others) else _one_word(token.text)
 
 
 def _with_numbers(tokens: list[Token]) -> list[Token]:
@@ -84,7 +98,7 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
             text = _SYMBOLS[token.text]
         elif found and not token.raw.islower() and keeps_case(token.raw, follows_number=follows_number):
             text = token.raw
-        elif text in equivalents.UNITS and (follows_number or _converts(text, before)):
+        elif text in equivalents.UNITS and (follows_number or _converts(token, text, before)):
             text = equivalents.UNITS[text]
         elif text in equivalents.SCALES and (before == "one" or before.isdigit()):
             found.pop()
@@ -93,10 +107,11 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
     return found
 
 
-def _converts(unit: str, before: str) -> bool:
-    """``how many lbs``, ``in cm``; of hours and minutes ``in an hour`` is something else."""
+def _converts(token: Token, unit: str, before: str) -> bool:
+    """``how many lbs``, ``in cm``; of hours and minutes ``in an hour`` is something else, so is ``MS``."""
     return (
-        before in ("many", "in", "to")
+        not (token.raw.isupper() and unit.startswith("m"))
+        and before in ("many", "in", "to")
         and equivalents.UNITS[unit] not in equivalents.TIME_UNITS
         and len(unit) > 1
     )

@@ -277,6 +277,16 @@ _REFERRING: Final = words(
 )
 """A question with one of these may hang on what was told before: ``I forgot my homework, what do I do?``"""
 
+_DETERMINERS: Final = words("my our a an the some any quick random")
+_TOPICLESS: Final = words(
+    """
+    this that it something friend pub quiz trivia crossword puzzle homework assignment essay project
+    presentation report blog article fun curiosity long ages while time days weeks hours you internet web tv
+    google you all
+    """
+)
+"""What may follow ``about`` or ``for`` in a clause that only tells why somebody asks."""
+
 _COURTEOUS: Final = frozenset({"please", "pls", "plz", "kindly", "actually"})
 """Dropped wherever they stand; ``exactly`` only behind a question word: exactly 3 is not 3."""
 
@@ -295,8 +305,10 @@ def without_courtesy(tokens: list[Token]) -> list[Token]:
         return _without_start(tokens)
     found: list[Token] = []
     for token in tokens:
-        is_filler = token.text == "exactly" and found and found[-1].text in lexicon.WH_WORDS
-        if token.text not in _COURTEOUS and not is_filler:
+        before = found[-1].text if found else ","
+        is_filler = token.text == "exactly" and before in lexicon.WH_WORDS
+        is_manner = token.text == "kindly" and before not in ("you", ",")
+        if (token.text not in _COURTEOUS or is_manner) and not is_filler:
             found.append(token)
     for _ in range(_MAX_COURTESIES):
         shorter = _without_end(_without_start(found))
@@ -321,6 +333,8 @@ def _without_told(tokens: list[Token]) -> list[Token]:
     texts = [token.text for token in tokens]
     clause = texts.index(",") if "," in texts else 0
     told = set(texts[:clause])
+    if _names_a_topic(texts[:clause]):
+        return tokens
     if not 0 < clause <= _MAX_SMALL_TALK or not told & _NEEDED:
         return tokens
     if "never" in told and "i" not in texts[: texts.index("never")]:  # I can never remember, ...
@@ -333,6 +347,16 @@ def _without_told(tokens: list[Token]) -> list[Token]:
     if told <= _SMALL_TALK or (told <= _TOLD and stands_alone and not asks_first):
         return after
     return tokens
+
+
+def _names_a_topic(clause: list[str]) -> bool:
+    """``asking for my boss``, ``about yesterday``: it says of whom or of when is asked."""
+    for place, word in enumerate(clause):
+        if word in ("about", "for", "on", "of", "regarding"):
+            rest = [other for other in clause[place + 1 :] if other not in _DETERMINERS]
+            if rest and rest[0] not in _TOPICLESS:
+                return True
+    return False
 
 
 def _without_end(tokens: list[Token]) -> list[Token]:

@@ -52,7 +52,7 @@ i want to understand | i would like to understand | can you remind me | remind m
 """Dropped before a question word; the question is indirect then."""
 
 _HEADS: Final = _rows(f"""
-how do i | how can i | how could i | how would i | how to | how do one | how can one = {HOW_TO}
+how do i | how can i | how could i | how to | how do one | how can one = {HOW_TO}
 what is way to | what is way for me to | what is procedure to | what is process to = {HOW_TO}
 what are steps to | what is steps to | what steps do i take to | what steps do i follow to = {HOW_TO}
 what is steps i follow to | what do i do to | what do i have to do to = {HOW_TO}
@@ -71,7 +71,25 @@ who is founder of | who was founder of = who founded
 who is composer of | who was composer of = who composed
 who is discoverer of | who was discoverer of = who discovered
 which is = what is
-when is best time to = what is best time to
+when is best time to visit = what is best time to visit
+when is best time to plant = what is best time to plant
+when is best time to go = what is best time to go
+when is best time to travel = what is best time to travel
+when is best time to buy = what is best time to buy
+when is best time to book = what is best time to book
+when is best time to eat = what is best time to eat
+when is best time to take = what is best time to take
+when is best time to see = what is best time to see
+when is best time to sell = what is best time to sell
+when is best time to exercise = what is best time to exercise
+when is best time to sleep = what is best time to sleep
+when is best time to study = what is best time to study
+when is best time to post = what is best time to post
+when is best time to prune = what is best time to prune
+when is best time to harvest = what is best time to harvest
+when is best time to fish = what is best time to fish
+when is best time to start = what is best time to start
+when is best time to move = what is best time to move
 how tall is = what is height of
 how deep is = what is depth of
 how heavy is = what is weight of
@@ -103,6 +121,14 @@ _RELATIONAL: Final = words(
     location prime flag anthem language nickname
     """
 )
+_MEASURES: Final = words(
+    """
+    dose cup spoon tablespoon teaspoon pinch portion serving unit dash shot glass pint gallon quart ounce
+    pound gram kilogram liter mile kilometer meter acre stone ton tonne dozen bit lot teaspoonful handful
+    """
+)
+"""Of which ``how much is`` may ask what it amounts to."""
+
 _FRONTED: Final = words("in on at by for with from to under during")
 
 
@@ -176,7 +202,7 @@ def _with_head(found: Question) -> Question:
     if texts[:3] == ("how", "much", "do") and "cost" in texts[3:]:
         cost = texts.index("cost")
         return Question((Token(PRICE, ""), *tokens[3:cost], *tokens[cost + 1 :]))
-    if texts[:3] == ("how", "much", "is") and len(texts) > 3:
+    if texts[:3] == ("how", "much", "is") and len(texts) > 3 and texts[3] not in _MEASURES:
         return Question((Token(PRICE, ""), *tokens[3:]))
     if texts[:2] == ("why", "do") and texts[-1] == "happen" and len(texts) > 3:
         return Question((Token(CAUSE, ""), *tokens[2:-1]))

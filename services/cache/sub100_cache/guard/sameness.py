@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from . import lexicon
+from .ambiguous import ACRONYMS
 from .frames import CAUSE, HOW_TO, Question
 from .tokens import Token
 from .typos import is_typo
@@ -22,6 +23,9 @@ _COUNTED: Final = words(
     unit piece bottle pack number one way example reason
     """
 )
+_AMOUNTS: Final = (("how", "many"), ("how", "much"))
+"""The calories in an egg are not those in egg."""
+
 _CONNECTIVES: Final = (lexicon.CLAUSE_OPENERS | {"and", "or", "but"}) - {"to"}
 _SHORT: Final = 3
 """What is the time? What is time? In so short a question every article counts."""
@@ -42,8 +46,9 @@ def is_same(one: Question, other: Question) -> bool:
         direct, indirect = (right[0], left[0]) if one.is_indirect else (left[0], right[0])
         if _is_indirect_form(direct, indirect):
             return True
-    if len(left[0]) <= _SHORT and _texts(left[0]) == _texts(right[0]):
-        return _articles(left[0]) == _articles(right[0])
+    is_short = len(left[0]) <= _SHORT and _texts(left[0]) == _texts(right[0])
+    if is_short and _articles(left[0]) != _articles(right[0]):
+        return False
     return _all_match(one, other, left[0], right[0]) or _has_not_moved(left[0], right[0])
 
 
@@ -65,6 +70,8 @@ def _without_commas(question: Question) -> tuple[tuple[Token, ...], tuple[int, .
 def _all_match(one: Question, other: Question, left: Sequence[Token], right: Sequence[Token]) -> bool:
     if len(left) != len(right):
         return False
+    if _texts(left[:2]) in _AMOUNTS and [a.article == "a" for a in left] != [b.article == "a" for b in right]:
+        return False
     is_generic = _texts(left[:1]) in _GENERIC_HEADS or _texts(left[:2]) in _GENERIC_HEADS
     for place, (a, b) in enumerate(zip(left, right, strict=True)):
         if _match(a, b, place):
@@ -85,7 +92,10 @@ def _match(a: Token, b: Token, place: int) -> bool:
     if a.text != b.text:
         return is_typo(a, b)
     has_other_case = a.raw != b.raw and a.raw.casefold() == b.raw.casefold()
-    return not (has_other_case and place and a.text in lexicon.CASE_MATTERS)
+    if not has_other_case or not place:
+        return True
+    is_acronym = a.text in ACRONYMS and a.raw.isupper() != b.raw.isupper()
+    return a.text not in lexicon.CASE_MATTERS and not is_acronym
 
 
 def _may_drop_article(a: Token, b: Token) -> bool:
@@ -93,7 +103,7 @@ def _may_drop_article(a: Token, b: Token) -> bool:
     articles = {a.article, b.article}
     if "" not in articles:
         return False
-    if a.text in lexicon.MASS_NOUNS:
+    if a.text in lexicon.MASS_NOUNS or a.text[:1].isdigit():
         return False
     if "a" in articles:
         return True
@@ -152,7 +162,12 @@ def _has_not_moved(left: Sequence[Token], right: Sequence[Token]) -> bool:
         return False
     first, last = sorted((a.index("not"), b.index("not")))
     early = a if a.index("not") == first else b
-    if not 1 <= first <= 3 or last - first > 4 or early[first - 1] not in lexicon.AUXILIARIES:
+    if (
+        first == last
+        or not 1 <= first <= 3
+        or last - first > 4
+        or early[first - 1] not in lexicon.AUXILIARIES
+    ):
         return False
     if set(early[first + 1 : last + 1]) & _ADVERBS:
         return False

@@ -19,7 +19,11 @@ def is_typo(a: Token, b: Token) -> bool:
         return False
     first = differing[0]
     is_swap = a.text[first : first + 2] == b.text[first : first + 2][::-1]
-    return is_swap and (a.text in _known()) != (b.text in _known())
+    return is_swap and is_known(a.text) != is_known(b.text)
+
+
+def is_known(word: str) -> bool:
+    return word in _known()
 
 
 @functools.cache
