@@ -11,10 +11,11 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 from tests.integration.cache_service import ANSWER, WAIT_S, Client, running_cache
-from tests.integration.embedder_fake import SteeredEmbedder, bounded
+from tests.integration.embedder_fake import DIMENSION, SteeredEmbedder, bounded
 from tests.servers import Server, nats_server, redisearch_module, uses_containers
 
 from sub100_cache.config import CacheConfig
+from sub100_cache.guard import WORDING
 from sub100_cache.store.entries import entry_key, vector_key, vector_space
 from sub100_cache.tenants import TenantRules
 from sub100_proto.cache import CacheAlias, CacheHit, CacheMiss, CacheObserved
@@ -81,7 +82,7 @@ async def test_hits_of_every_kind_renew_no_time_to_live_and_it_ends_at_its_time(
 ) -> None:
     """Ends are absolute in Redis, so that nothing here depends on how quick this machine is."""
     await stored_with_alias(client, ttl_s=3)
-    space = vector_space("steered-w3", 8)
+    space = vector_space(f"steered-w{WORDING}", DIMENSION)
     names = [key.decode() async for key in redis.scan_iter(match="sub100:cache:vec:*")]
     keys = [entry_key(client.tenant, digest(STORED)), entry_key(client.tenant, digest(JUDGED)), *names]
     assert len(names) == 1
@@ -177,7 +178,9 @@ async def test_restart_with_another_embedder_of_equal_width_uses_no_old_vector_a
         assert isinstance(reply, CacheHit if is_answered else CacheMiss)
         assert isinstance(exact, CacheHit), "equal questions need no vector"
         told = [record for record in caplog.records if "any other embedder are not used" in record.message]
-        assert [getattr(record, "index", "").split(":")[-1] for record in told] == [f"{name}-w3-8"]
+        assert [getattr(record, "index", "").split(":")[-1] for record in told] == [
+            f"{name}-w{WORDING}-{DIMENSION}"
+        ]
 
 
 async def test_service_refuses_to_start_with_an_embedder_of_another_dimension(

@@ -176,6 +176,13 @@ Is Turkey open? | Is turkey open?
 How do I get a Visa? | How do I get a visa?
 Will Smith be there? | Will smith be there?
 Who played Father Brown? | Who played father brown?
+Can you write a will by hand? | Write a will by hand
+Could you find gold in rivers? | Find gold in rivers
+Can cats be scared? | Can I scare cats?
+How can dogs be scared? | How can I scare dogs?
+How do I give a speech? | How do I speak?
+How do I lose a pound? | How do I lose pounds?
+Why do I have a headache? | Why do I have headaches?
 """
 
 SAME = """
@@ -239,6 +246,9 @@ Where is Machu Picchu? | Where is machu picchu?
 How do I get a visa | how do i get a Visa
 When is the best time to visit Peru? | What is the best time to visit Peru?
 Which film should I watch? | Which movie should I watch?
+Could you write a poem about rain? | Write a poem about rain
+Can you find the derivative of x? | Find the derivative of x
+Why does a cat purr? | Why do cats purr?
 Asking for a friend, how long do rabbits live? | How long do rabbits live?
 How much is a haircut? | What is the price of a haircut?
 Could you kindly explain entropy? | Explain entropy

@@ -22,7 +22,7 @@ from .tokens import Token, is_foreign, looks_like_code, plain, split
 from .wordlists import words
 
 MAX_CHARS: Final = 2_000
-WORDING: Final = 3
+WORDING: Final = 4
 _WANTS: Final = words("i difference steps fast best walk guide meaning definition price cost")
 
 

@@ -531,7 +531,6 @@ give permission to = allow
 give help to = help
 give support to = support
 give a warning to = warn
-give a speech = speak
 give thought to = think about
 give a discount on = discount
 do damage to = damage

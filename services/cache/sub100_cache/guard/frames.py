@@ -121,6 +121,19 @@ _RELATIONAL: Final = words(
     location prime flag anthem language nickname
     """
 )
+_DOABLE: Final = words(
+    "write create give find provide convert teach help generate compose solve calculate compute show"
+)
+"""What people do too, and not assistants alone."""
+
+_TEXTS: Final = words(
+    """
+    poem essay story email letter function program script code summary paragraph haiku song speech tweet list
+    example examples table outline recipe plan joke query regex synonym synonyms name names word words ideas
+    explanation description definition answer sentence text message post title headline caption quote slogan
+    overview introduction derivative integral equation sum average area volume root roots
+    """
+)
 _MEASURES: Final = words(
     """
     dose cup spoon tablespoon teaspoon pinch portion serving unit dash shot glass pint gallon quart ounce
@@ -157,7 +170,7 @@ def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
     tokens = asked
     for prefix, _ in _REQUESTS:
         rest = _after(prefix, tokens)
-        if rest and rest[0].text in lexicon.IMPERATIVES:
+        if rest and rest[0].text in lexicon.IMPERATIVES and not _may_ask_ability(rest):
             tokens = rest
             break
     for prefix, _ in _INDIRECT:
@@ -167,6 +180,14 @@ def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
         if rest and rest[0].text == "if" and len(rest) > 3:
             return tuple(rest[1:]), True
     return tuple(tokens), False
+
+
+def _may_ask_ability(rest: Sequence[Token]) -> bool:
+    """``can you write a will by hand`` may ask whether it can be done; ``write a poem`` does not."""
+    texts = _texts(rest)
+    if texts[0] not in _DOABLE or texts[1:2] == ("me",):
+        return False
+    return not any(text in _TEXTS or text[:1].isdigit() for text in texts[1:6])
 
 
 def _with_relation(found: Question) -> Question:

@@ -19,6 +19,15 @@ _LANGUAGES: Final = words(
 _SYMMETRIC: Final = words(
     "difference differences distance relationship similarity similarities connection comparison"
 )
+_STATES: Final = words(
+    """
+    scared tired bored depressed excited interested confused married divorced drunk lost gone worried stressed
+    annoyed surprised embarrassed frightened relaxed satisfied disappointed pleased related allergic addicted
+    attached used known hurt affected infected
+    """
+)
+"""Participles of how one is, not of what is done."""
+
 _PRONOUNS: Final = words("i you he she it we they me him her us them this that")
 _TELLING: Final = words("give tell show list name state provide")
 
@@ -150,6 +159,8 @@ def _be_done(
 ) -> tuple[tuple[Token, ...], int] | None:
     be = texts.index("be") if texts.count("be") == 1 else 0
     if be <= start or be + 1 >= len(texts) or not may_be_participle(texts[be + 1]):
+        return None
+    if texts[be + 1] in _STATES:
         return None
     if texts[start] in _PRONOUNS or "by" in texts[be:]:
         return None

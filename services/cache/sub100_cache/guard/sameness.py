@@ -20,11 +20,15 @@ is allowed: to bring a friend is not to bring friends."""
 _COUNTED: Final = words(
     """
     pill tablet capsule dose drink beer glass shot cup spoon time day week month year hour minute second
-    unit piece bottle pack number one way example reason
+    unit piece bottle pack number one way example reason pound kilogram inch mile foot dollar euro cent degree
+    point percent stone liter meter kilometer grade level step
     """
 )
 _AMOUNTS: Final = (("how", "many"), ("how", "much"))
 """The calories in an egg are not those in egg."""
+
+_SOMEBODY: Final = words("i my he his she her they their we our")
+"""Why somebody has a headache is another question than why he has headaches."""
 
 _CONNECTIVES: Final = (lexicon.CLAUSE_OPENERS | {"and", "or", "but"}) - {"to"}
 _SHORT: Final = 3
@@ -73,6 +77,8 @@ def _all_match(one: Question, other: Question, left: Sequence[Token], right: Seq
     if _texts(left[:2]) in _AMOUNTS and [a.article == "a" for a in left] != [b.article == "a" for b in right]:
         return False
     is_generic = _texts(left[:1]) in _GENERIC_HEADS or _texts(left[:2]) in _GENERIC_HEADS
+    if left[0].text not in (HOW_TO, CAUSE) and any(token.text in _SOMEBODY for token in left):
+        is_generic = False
     for place, (a, b) in enumerate(zip(left, right, strict=True)):
         if _match(a, b, place):
             continue
