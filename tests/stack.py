@@ -44,6 +44,7 @@ TENANTS: Final[Mapping[str, Mapping[str, object]]] = {
     "shadow": {"cache": "deterministic", "semantic": True, "shadow": True},
     "near": {"cache": "all", "semantic": True, "allotments": {"cache": 0.3, "prefill": 0.4}},
     "narrow": {"cache": "off", "max_concurrency": 3},
+    "single": {"cache": "all", "max_concurrency": 1},
 }
 """Who may ask; ``Stack.keys`` has a key for each."""
 

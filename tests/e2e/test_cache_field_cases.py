@@ -241,6 +241,26 @@ def test_error_is_never_replayed(own: Stack) -> None:
     assert answer.json["choices"][0]["finish_reason"] == "stop"
 
 
+def test_refusal_for_too_many_at_once_is_never_replayed(own: Stack) -> None:
+    """C09: 429, and when there is room again the engine answers; that answer is kept."""
+    request = body(user(f"Is there room {salt()}?"))
+    with LiveStream(
+        own.url, body(user(f"Take your time {salt()}."), stream=True), own.keys["single"]
+    ) as busy:
+        busy.next_text()
+        for _ in range(2):
+            refused = post(own.url, request, own.keys["single"])
+            assert refused.status == 429
+            assert refused.error["code"]
+        assert busy.rest()[-1] == DONE
+    deadline = time.monotonic() + FILL_TIMEOUT_S
+    while (answer := post(own.url, request, own.keys["single"])).status == 429:  # the other is just ending
+        assert time.monotonic() < deadline
+    assert answer.headers["x-sub100-cache"] == "miss"
+    assert answer.json["choices"][0]["finish_reason"] == "stop"
+    assert hits(own, request, "single").json["choices"] == answer.json["choices"]
+
+
 def test_answer_without_text_is_never_kept(own: Stack, bus: BusWatch) -> None:
     """C09: it is more likely a fault than an answer; the stated policy is to compute it again."""
     request = body(user(f"Say nothing {salt()}."), allowed_token_ids=[7], stop_token_ids=[7])
