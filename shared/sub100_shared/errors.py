@@ -14,6 +14,7 @@ object. Messages are for people and may change. ``http_status`` maps codes in on
 from typing import Final
 
 CLIENT_CODES: Final = {
+    "invalid_http": 400,
     "invalid_json": 400,
     "invalid_type": 400,
     "invalid_value": 400,
@@ -26,9 +27,11 @@ CLIENT_CODES: Final = {
     "model_not_found": 404,
     "not_found": 404,
     "method_not_allowed": 405,
+    "head_timeout": 408,
     "body_timeout": 408,
     "slow_client": 408,
     "request_too_large": 413,
+    "headers_too_large": 431,
 }
 REFUSED_CODES: Final = {
     "rate_limit_exceeded": 429,

@@ -29,6 +29,7 @@ from .config import IngressConfig
 from .dispatch import Dispatcher
 from .fleet_view import FleetView
 from .generation import Generator
+from .http_head import BoundedHeads
 from .judge import JudgeQueue
 from .keys import KeyRing
 from .lookup import CacheClient
@@ -80,7 +81,7 @@ class IngressService:
                 app,
                 host=config.host,
                 port=config.port,
-                http="httptools",
+                http=BoundedHeads,
                 loop="none",
                 lifespan="off",
                 log_config=None,
