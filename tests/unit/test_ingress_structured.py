@@ -99,6 +99,24 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         openai({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "type": "object"}),
         "response_format.json_schema.schema",
     ),
+    (
+        openai(
+            {
+                "properties": {"a": {"$ref": "#/x/big"}},
+                "x": {"big": {"properties": {f"p{i}": {"maxLength": 1000} for i in range(60)}}},
+            }
+        ),
+        "response_format.json_schema.schema",
+    ),
+    (
+        openai({"anyOf": [{"$ref": "#/const/y"}, {"type": "null"}], "const": {"y": {"maxItems": 10**9}}}),
+        "response_format.json_schema.schema",
+    ),
+    (
+        openai({"$ref": "#/x", "x": {"anyOf": [{"$ref": "#/y"}]}, "y": {"maxItems": 10**9}}),
+        "response_format.json_schema.schema",
+    ),
+    (openai({"$ref": "#x/$defs/a", "$defs": {"a": {}}}), "response_format.json_schema.schema"),
     (openai({"$ref": "#/$defs/none"}), "response_format.json_schema.schema"),
     (openai({"$ref": "http://127.0.0.1/schema"}), "response_format.json_schema.schema"),
     ({"structured_outputs": {}}, "structured_outputs"),

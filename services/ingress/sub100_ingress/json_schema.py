@@ -54,7 +54,7 @@ def checked(schema: Any, at: str) -> str:
     if len(spec) > MAX_BYTES:
         raise _invalid(at, f"the schema has {len(spec)} bytes of {MAX_BYTES} allowed")
     _check_depth(schema, at)
-    parts = list(_parts(schema))
+    parts = list(_parts(schema, at))
     for part in parts:
         _check_part(part, at)
     _check_weight(parts, at)
@@ -77,14 +77,19 @@ def _check_depth(schema: Any, at: str) -> None:
     raise _invalid(at, f"the schema is nested deeper than {MAX_DEPTH} levels")
 
 
-def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Every schema within the schema, itself first."""
+def _parts(schema: Mapping[str, Any], at: str) -> Iterator[Mapping[str, Any]]:
+    """Every schema within the schema, itself first, once each; what a reference leads to is one, wherever
+    it lies."""
     pending: list[Any] = [schema]
+    seen: set[int] = set()
     while pending:
         part = pending.pop()
-        if not isinstance(part, dict):
+        if not isinstance(part, dict) or id(part) in seen:
             continue
+        seen.add(id(part))
         yield part
+        if "$ref" in part:
+            pending.append(_resolved(part["$ref"], schema, at))
         pending.extend(part[key] for key in _SINGLE if key in part)
         for key in _LISTED:
             pending.extend(part[key] if isinstance(part.get(key), list) else ())
@@ -158,7 +163,7 @@ def _same_value(part: Mapping[str, Any], root: Mapping[str, Any], at: str) -> It
 
 def _resolved(reference: Any, root: Mapping[str, Any], at: str) -> Any:
     """References lead within the schema only; nothing is fetched."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
+    if not isinstance(reference, str) or not f"{reference}/".startswith("#/"):
         raise _invalid(at, "a $ref must lead to a place within the schema (#/...)")
     found: Any = root
     for name in reference[1:].split("/")[1:]:
