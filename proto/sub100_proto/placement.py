@@ -18,7 +18,9 @@ class PlaceRequest(Message, frozen=True, tag="place_request"):
     """Ask for workers. ``block_hashes`` are the prompt's chain hashes (``blocks.chain``);
     ``num_output_tokens`` > 0 says that the stream is being re-placed; ``avoid`` names workers that
     failed this request already, ``avoid_epochs`` their lives, one for one: a restarted worker may have it.
-    ``decode_alone``: no prefill worker (several answers to one prompt, log probabilities of the prompt)."""
+    ``decode_alone``: no prefill worker (several answers to one prompt, log probabilities of the prompt).
+    ``placement_id`` is what the placement shall be called, so that whoever asks can settle one whose answer
+    never came; unique, and empty from old senders: then the scheduler finds a name."""
 
     request_id: str
     tenant: str
@@ -31,6 +33,7 @@ class PlaceRequest(Message, frozen=True, tag="place_request"):
     avoid: tuple[str, ...] = ()
     avoid_epochs: tuple[int, ...] = ()
     decode_alone: bool = False
+    placement_id: str = ""
 
     def avoids(self, worker_id: str, epoch: int) -> bool:
         """Whether this life of the worker failed the request; without epochs (old senders), any life."""

@@ -65,6 +65,7 @@ EXAMPLES: dict[str, list[Any]] = {
             max_tokens=5,
             budget=BUDGET,
             avoid=("w1",),
+            placement_id="p",
         )
     ],
     "decode_place_reply": [

@@ -8,7 +8,7 @@ import msgspec
 from sub100_proto import codec, subjects, tokens
 from sub100_proto.jobs import Abort, DecodeJob, PrefillJob, ReleaseKv, Resend
 from sub100_proto.kv import KvHandle
-from sub100_proto.placement import Settled, WorkerRef
+from sub100_proto.placement import WorkerRef
 from sub100_shared.bus import Bus, BusUnavailable, PayloadTooLarge
 from sub100_shared.errors import ClientError
 from sub100_shared.ledger import Hop
@@ -99,13 +99,6 @@ class Dispatcher:
             attempt.role,
             codec.encode(Resend(attempt=attempt.nonce, position=position, events=self._events)),
         )
-
-    async def settle(self, settled: Settled) -> None:
-        """Tell the schedulers what became of a placement. Never raises: it also ends by itself."""
-        try:
-            await self._bus.publish(subjects.scheduler_settled(self._region), codec.encode(settled))
-        except BusUnavailable:
-            _log.debug("settled not sent: no connection")
 
     async def _send(self, attempt: Attempt, payload: bytes, span: Span) -> None:
         self._table.add(attempt)

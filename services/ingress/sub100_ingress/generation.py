@@ -252,13 +252,13 @@ class Generator:
             await self._dispatcher.resend(attempt, position)
 
     async def _settle(self, placement: Placement, *, ok: bool) -> None:
-        await self._dispatcher.settle(Settled(placement_id=placement.placement_id, phase="all", ok=ok))
+        await self._scheduler.settle(Settled(placement_id=placement.placement_id, phase="all", ok=ok))
 
     async def _settle_prefill(
         self, placement: Placement, worker: WorkerRef, role: Role, timing: Timing, num_computed: int
     ) -> None:
         """The prompt is no longer queued at ``worker``; its time teaches the predictor."""
-        await self._dispatcher.settle(
+        await self._scheduler.settle(
             Settled(
                 placement_id=placement.placement_id,
                 phase="prefill",

@@ -50,7 +50,7 @@ class Placer:
         self._clock = clock
         self._scheduler_id = scheduler_id
         self._placed_subject = subjects.scheduler_placed(region)
-        # A restarted process has the same name and starts to count anew.
+        # For old askers, that choose no id. A restarted process has the same name and counts anew.
         self._prefix = secrets.token_hex(6)
         self._numbers = itertools.count()
 
@@ -60,7 +60,8 @@ class Placer:
         span = self._telemetry.start(semconv.SCHEDULE_SERVE, extract(msg.headers), kind=SpanKind.SERVER)
         try:
             request = codec.decode_place_request(msg.data)
-            answer = self._view.place(request, f"{self._prefix}-{next(self._numbers):x}", start_ms)
+            placement_id = request.placement_id or f"{self._prefix}-{next(self._numbers):x}"
+            answer = self._view.place(request, placement_id, start_ms)
             if isinstance(answer, Placement):
                 await self._tell(request, answer)
             answer = msgspec.structs.replace(answer, spent_ms=self._clock() - start_ms)
