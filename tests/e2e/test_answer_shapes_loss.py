@@ -1,5 +1,9 @@
 """A decode worker is killed while it makes an answer of another shape: the answer goes on elsewhere and is
-the one of a quiet run, log probabilities, choices and JSON included. On both engines."""
+the one of a quiet run, log probabilities, choices and JSON included. On both engines.
+
+P07's list: plain text is in test_errors_in_stream, the rest here; tool calls are refused by name
+(test_bad_input).
+"""
 
 import json
 import signal
@@ -104,6 +108,7 @@ def quiet(slow: Stack, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_logprobs_go_on_exactly_after_a_loss(slow: Stack, bus: BusWatch) -> None:
+    """P07."""
     body = BODY | {"logprobs": True, "top_logprobs": 4}
     expected = quiet(slow, body)["choices"][0]
     answer = killed_after(slow, bus, body, 20)
@@ -118,6 +123,7 @@ def test_logprobs_go_on_exactly_after_a_loss(slow: Stack, bus: BusWatch) -> None
 
 
 def test_each_choice_goes_on_with_its_own_output_after_a_loss(slow: Stack, bus: BusWatch) -> None:
+    """P07: usage counts each token of each choice once."""
     body = BODY | {"n": 3, "seed": 11, "temperature": 1.0}
     whole = quiet(slow, body)
     answer = killed_after(slow, bus, body, 20)
@@ -155,6 +161,7 @@ def test_several_answers_that_nobody_can_go_on_with_end_in_one_error_event(slow:
 
 
 def test_json_is_valid_after_a_loss(slow: Stack, bus: BusWatch) -> None:
+    """P07: the grammar goes on where it was, not at its root."""
     words = {"type": "array", "items": {"enum": ["north", "east"]}, "minItems": 40, "maxItems": 40}
     schema = {
         "type": "object",

@@ -21,6 +21,7 @@ LENGTHS = (1, BLOCK - 1, BLOCK, BLOCK + 1, 500, 2048)
 WARMTHS = ("cold", "partly", "fully")
 GREEDY: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True}
 NUM_AT_ONCE = 16
+NUM_PROMPTS = 100
 
 
 async def warm(rig: Rig, prompt: list[int], warmth: str) -> None:
@@ -61,3 +62,17 @@ async def test_answers_equal_one_engines_sixteen_at_a_time(rig: Rig, warmth: str
         assert answer == await rig.expected(prompt, **GREEDY), len(prompt)
     await rig.idle(rig.prefill)
     await rig.idle(rig.decode)
+
+
+@pytest.mark.long
+async def test_hundred_prompts_of_many_lengths_get_a_combined_workers_answers(rig: Rig) -> None:
+    """P05: four at a time, every length around the first blocks' edges and then up to most of the context."""
+    lengths = [*range(1, 2 * BLOCK + 3), *range(100, 3_900, 3_800 // (NUM_PROMPTS - 2 * BLOCK - 2))][
+        :NUM_PROMPTS
+    ]
+    assert len(lengths) == NUM_PROMPTS
+    for some in (lengths[start : start + 4] for start in range(0, NUM_PROMPTS, 4)):
+        prompts = [rig.prompt(num_tokens) for num_tokens in some]
+        answers = await asyncio.gather(*(answered(rig, prompt) for prompt in prompts))
+        for prompt, (answer, _, _) in zip(prompts, answers, strict=True):
+            assert answer == await rig.expected(prompt, **GREEDY), len(prompt)
