@@ -294,5 +294,5 @@ def _worker_env(role: str, model: Path, engine: str, timing: str) -> dict[str, s
         f"SUB100_{role}_ENGINE": engine,
         f"SUB100_{role}_MODEL": str(model),
         f"SUB100_{role}_SERVED_NAME": "test-model",
-        **({f"SUB100_{role}_TIMING": timing} if engine == "sim" else {}),
+        **({f"SUB100_{role}_TIMING": timing} if engine == "sim" else {f"SUB100_{role}_COMPILE": "off"}),
     }

@@ -53,6 +53,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     speculation: str = ""
     revision: str = ""
     tensor_parallel: int = 1
+    is_compiled: bool = False
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -141,7 +141,7 @@ def engine_args(config: VllmConfig, runtime: RuntimeDir, key: bytes, events_endp
         kv_cache_memory_bytes=config.kv_cache_bytes,
         enable_prefix_caching=True,
         enable_chunked_prefill=True,
-        enforce_eager=True,
+        enforce_eager=not environment.compiles(config),
         max_logprobs=MAX_LOGPROBS,
         # One backend, or the first request with a grammar would choose it for the engine's life; no free
         # white space, in which weak models lose themselves until the limit.

@@ -98,6 +98,7 @@ class VllmEngine:
             speculation=config.speculation.name,
             revision=revision(_directory_of(config.model)),
             tensor_parallel=vllm.parallel_config.tensor_parallel_size,
+            is_compiled=not vllm.model_config.enforce_eager,
         )
         self._own = await warm_up(self, self._info, self._vocab_size, self._events.heard)
         self._info = msgspec.structs.replace(

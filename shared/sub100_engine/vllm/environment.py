@@ -3,8 +3,10 @@
 import fcntl
 import logging
 import os
+import shutil
 import socket
 import struct
+import sysconfig
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +27,11 @@ def prepare(config: VllmConfig, runtime_dir: Path) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if current_platform.is_cpu():
-        # small functions compile on their first call: log probabilities stalled every stream for 6 s
-        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+        if not compiles(config):
+            os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+        # vLLM 0.32 cannot load what it has compiled ahead of time for a CPU, and so would compile at every
+        # start
+        os.environ.setdefault("VLLM_USE_AOT_COMPILE", "0")
     if config.is_local:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ["OMP_NUM_THREADS"] = str(config.num_threads)
@@ -37,6 +42,14 @@ def prepare(config: VllmConfig, runtime_dir: Path) -> None:
     os.environ["VLLM_RPC_BASE_PATH"] = str(runtime_dir)  # vLLM's own sockets are swept with ours
     if config.kv_transport == "nixl":
         _prepare_ucx(config.kv_host)
+
+
+def compiles(config: VllmConfig) -> bool:
+    """Whether the model is compiled. On a CPU that takes what builds a Python extension in C++."""
+    if not config.compile or not current_platform.is_cpu():
+        return config.compile
+    has_headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
+    return has_headers and shutil.which(os.environ.get("CXX", "g++")) is not None
 
 
 def _prepare_ucx(host: str) -> None:
