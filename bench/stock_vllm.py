@@ -23,8 +23,9 @@ NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device
 
 class StockServer:
     """Made -> ``up``, after which ``port`` serves OpenAI's API inside ``awake``: it is stopped otherwise,
-    because NIXL's engines poll when they are idle. vLLM compiles the model at each start, a minute of one
-    core for a small one; several servers may do so at the same time.
+    because NIXL's engines poll when they are idle. The first start compiles the model, a minute of one core
+    for a small one, and several servers may do so at the same time; later ones find that in vLLM's cache,
+    from which a CPU cannot load what is compiled ahead of time.
 
     A loopback address of its own, ``nixl_host``, makes it one side of a pair.
     """
@@ -40,7 +41,7 @@ class StockServer:
             "32",
             "--disable-uvicorn-access-log",
         ]
-        env = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"}
+        env = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_USE_AOT_COMPILE": "0"}
         if nixl_host:
             command += ["--kv-transfer-config", json.dumps(NIXL)]
             env |= {"UCX_TLS": "tcp", "VLLM_NIXL_SIDE_CHANNEL_HOST": nixl_host}

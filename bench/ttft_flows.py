@@ -35,6 +35,8 @@ from .results import write
 from .stock_vllm import SERVED_NAME, StockServer, awake, pin_engine
 
 LENGTHS = (64, 500, 2_000)
+LONG = 1_000
+"""Prompts from here on are asked half as often: their times vary less, and take longer."""
 MAX_MODEL_LEN = 4_096
 NUM_TOKENS = 8
 NUM_WAKING = 16
@@ -42,11 +44,11 @@ NUM_WAKING = 16
 RESULTS = Path(__file__).parent / "results" / "ttft-flows.json"
 
 
-def completion(prompt: list[int]) -> dict[str, Any]:
+def completion(prompt: list[int], num_tokens: int = 1) -> dict[str, Any]:
     return {
         "model": SERVED_NAME,
         "prompt": prompt,
-        "max_tokens": NUM_TOKENS,
+        "max_tokens": num_tokens,
         "temperature": 0,
         "ignore_eos": True,
         "stream": True,
@@ -103,7 +105,7 @@ class Flows:
 
     async def ask_ours(self, prompt: list[int]) -> Sample:
         await fresh(self.ours, completion(prompt[:NUM_WAKING]))
-        return await fresh(self.ours, completion(prompt))
+        return await fresh(self.ours, completion(prompt, NUM_TOKENS))
 
     async def _ask_single(self, prompt: list[int]) -> Sample:
         with awake(self._single):
@@ -126,12 +128,13 @@ async def measure(flows: Flows, prompts: Prompts, repeats: int, lengths: Sequenc
     names = list(flows.ways)
     for length in lengths:
         samples: dict[str, list[Sample]] = {name: [] for name in names}
-        for number in range(repeats + 1):
+        for number in range(1 + (repeats if length < LONG else max(3, repeats // 2))):
             turn = number % len(names)
             for name in (*names[turn:], *names[:turn]):
                 samples[name].append(await flows.ways[name](prompts.make(length)))
         rows[str(length)] = summarise({name: found[1:] for name, found in samples.items()})
-    rows["warm"] = await measure_warm(flows, prompts, repeats)
+        show(model, length, rows[str(length)])
+    rows["warm"] = await measure_warm(flows, prompts, max(3, repeats // 2))
     await flows.close()
     return rows
 
@@ -165,21 +168,21 @@ def summarise(samples: dict[str, list[Sample]]) -> dict[str, Any]:
     return row
 
 
-def show(name: str, rows: dict[str, Any]) -> None:
-    for length, row in rows.items():
-        if length == "warm":
-            continue
-        times = "  ".join(f"{flow} {row[flow]['ttft_ms']:7.1f}" for flow in ("ours", "single", "stock"))
-        print(
-            f"{name:8} {length:>5} tokens  TTFT ms: {times}   ours/single {row['ours_to_single']:.2f}"
-            f" ours/stock {row['ours_to_stock']:.2f}   over 1.1x + 3 ms by {row['over_bound_ms']:.1f} ms"
-            f"   t1->t2 {row['ours']['t2_ms']:.1f} ms, a step {row['ours']['step_ms']:.1f} ms",
-            flush=True,
-        )
-    warm = rows["warm"]
+def show(model: str, length: int, row: dict[str, Any]) -> None:
+    times = "  ".join(f"{flow} {row[flow]['ttft_ms']:7.1f}" for flow in ("ours", "single", "stock"))
     print(
-        f"{name:8} warm 2,000-token prefix {warm['warm_ms']:.1f} ms, cold {warm['cold_ms']:.1f} ms: "
-        f"{warm['ratio']:.2f}"
+        f"{model:8} {length:>5} tokens  TTFT ms: {times}   ours/single {row['ours_to_single']:.2f}"
+        f" ours/stock {row['ours_to_stock']:.2f}   over 1.1x + 3 ms by {row['over_bound_ms']:.1f} ms"
+        f"   t1->t2 {row['ours']['t2_ms']:.1f} ms, a step {row['ours']['step_ms']:.1f} ms",
+        flush=True,
+    )
+
+
+def show_warm(model: str, warm: dict[str, Any]) -> None:
+    print(
+        f"{model:8} warm 2,000-token prefix {warm['warm_ms']:.1f} ms, cold {warm['cold_ms']:.1f} ms: "
+        f"{warm['ratio']:.2f}",
+        flush=True,
     )
 
 
@@ -228,9 +231,9 @@ def main() -> None:
             with servers(model, Path(directory)) as (stack, single, *pair):
                 flows = Flows(stack, single, (pair[0], pair[1]))
                 results[name] = asyncio.run(
-                    measure(flows, Prompts(vocab_size), options.repeats, options.lengths)
+                    measure(name, flows, Prompts(vocab_size), options.repeats, options.lengths)
                 )
-            show(name, results[name])
+            show_warm(name, results[name]["warm"])
     write(options.out, "TTFT of three flows in turn, real vLLM, one pinned thread per engine", models=results)
 
 
