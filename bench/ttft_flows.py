@@ -122,7 +122,9 @@ class Flows:
             await client.close()
 
 
-async def measure(flows: Flows, prompts: Prompts, repeats: int, lengths: Sequence[int]) -> dict[str, Any]:
+async def measure(
+    model: str, flows: Flows, prompts: Prompts, repeats: int, lengths: Sequence[int]
+) -> dict[str, Any]:
     """The first round of each length warms up and is not counted."""
     rows: dict[str, Any] = {}
     names = list(flows.ways)
