@@ -180,6 +180,50 @@ def test_depth_and_size_of_a_schema_are_bounded() -> None:
             json_schema.checked(schema, "at")
 
 
+def lists(depth: int, num_items: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "boolean"}
+    for _ in range(depth):
+        schema = {"type": "array", "minItems": num_items, "items": schema}
+    return schema
+
+
+LONG = [
+    lists(3, 10_000),
+    {
+        "$ref": "#/$defs/d0",
+        "$defs": {f"d{i}": lists(1, 100) | {"items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(8)}
+        | {"d8": {"type": "null"}},
+    },
+    {"type": "array", "minItems": 1000, "items": {"const": "x" * 1000}},
+    {
+        "type": ["object", "array"],
+        "properties": {"a": lists(2, 1000)},
+        "required": ["a"],
+        "minItems": 1000,
+        "items": {"enum": ["y" * 400, "x" * 300]},
+    },
+]
+SHORT = [
+    lists(1, 10_000),
+    lists(2, 200),
+    {"anyOf": [lists(3, 10_000), {"type": "null"}]},
+    {"type": ["array", "null"], "minItems": 10_000, "items": lists(2, 1000)},
+    {"type": "object", "properties": {"a": lists(3, 10_000)}},
+    {"type": "array", "minItems": 9, "prefixItems": [{}] * 9, "items": lists(2, 300)},
+    {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+]
+
+
+@pytest.mark.parametrize("schema", LONG, ids=lambda value: str(value)[:50])
+def test_schema_without_a_short_answer_is_refused(schema: dict[str, Any]) -> None:
+    assert "shortest answer" in refused(openai(schema)).message
+
+
+@pytest.mark.parametrize("schema", SHORT, ids=lambda value: str(value)[:50])
+def test_schema_with_a_short_answer_is_accepted(schema: dict[str, Any]) -> None:
+    assert structured.read(openai(schema))[0] is not None
+
+
 def test_schema_made_of_references_is_checked_in_no_time() -> None:
     chain = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(1500)}
     wide = {

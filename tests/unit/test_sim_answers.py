@@ -1,5 +1,6 @@
 """Simulated answers: readable with a tokenizer, continuable at any token."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from sub100_engine.api import EngineStartError, Work
 from sub100_engine.sim import Answer
 from sub100_engine.sim.answers import CannedAnswers, readable
-from sub100_proto.sampling import Sampling
+from sub100_engine.sim.structured import NoInstance, example
+from sub100_proto.sampling import Sampling, Structured
 
 SENTENCES = [[100 * s + i for i in range(20)] for s in range(16)]
 
@@ -73,3 +75,26 @@ def test_answers_to_long_prompts_depend_on_their_first_token() -> None:
         return source.open(work).token(0)
 
     assert len({first(token) for token in range(8)}) > 4
+
+
+def shaped(schema: object) -> Structured:
+    return Structured(kind="json_schema", spec=json.dumps(schema))
+
+
+def test_instance_of_lists_within_lists_is_refused_before_it_is_built() -> None:
+    schema: dict[str, object] = {"type": "boolean"}
+    for _ in range(3):
+        schema = {"type": "array", "minItems": 10_000, "items": schema}
+    for spec in (schema, {"type": "array", "minItems": 10_000, "items": {"const": "x" * 60_000}}):
+        with pytest.raises(NoInstance, match="characters"):
+            example(shaped(spec))
+    flat = {"type": "array", "minItems": 10_000, "items": {"type": "boolean"}}
+    assert json.loads(example(shaped(flat))) == [True] * 10_000
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "integer", "minimum": "a"}, {"properties": {"a": {}}, "required": 5}]
+)
+def test_instance_of_a_malformed_schema_is_refused(schema: object) -> None:
+    with pytest.raises(NoInstance):
+        example(shaped(schema))

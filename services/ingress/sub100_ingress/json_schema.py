@@ -23,6 +23,8 @@ MAX_CHARS: Final = 1024
 """Of all strings whose length is bounded: each may be that long in so many ways, which an engine lists."""
 MAX_COUNT: Final = 10_000
 """Of ``minItems``, ``maxLength`` and their kind: a grammar repeats itself that often."""
+MAX_LEAST_CHARS: Final = 262_144
+"""Of the shortest answer: lists within lists multiply, and no limit of tokens would ever let one end."""
 
 _TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 _COUNTS: Final = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
@@ -42,6 +44,7 @@ _SINGLE: Final = (
 )
 _WITHOUT_A_VALUE: Final = ("anyOf", "oneOf", "allOf")
 _NOTHING: Final = object()
+_MAX_FOLLOWED: Final = 100
 
 
 def checked(schema: Any, at: str) -> str:
@@ -60,6 +63,8 @@ def checked(schema: Any, at: str) -> str:
     _check_weight(parts, at)
     if _has_circle(parts, schema, at):
         raise _invalid(at, "the schema refers to itself without a value between")
+    if _Least(schema, at).chars(schema) > MAX_LEAST_CHARS:
+        raise _invalid(at, f"the shortest answer has more than {MAX_LEAST_CHARS} characters")
     return spec.decode()
 
 
@@ -159,6 +164,61 @@ def _same_value(part: Mapping[str, Any], root: Mapping[str, Any], at: str) -> It
         alternatives = part.get(key)
         if isinstance(alternatives, list):
             yield from alternatives
+
+
+class _Least:
+    """How many characters a value has at least: a lower bound, each schema looked at once.
+
+    What goes round in a circle or leads very far counts nothing.
+    """
+
+    def __init__(self, root: Mapping[str, Any], at: str) -> None:
+        self._root = root
+        self._at = at
+        self._known: dict[int, int] = {}
+
+    def chars(self, part: Any, depth: int = 0) -> int:
+        if not isinstance(part, dict) or depth > _MAX_FOLLOWED:
+            return 0
+        if id(part) not in self._known:
+            self._known[id(part)] = 0
+            self._known[id(part)] = self._chars(part, depth + 1)
+        return self._known[id(part)]
+
+    def _chars(self, part: Mapping[str, Any], depth: int) -> int:
+        if "$ref" in part:
+            return self.chars(_resolved(part["$ref"], self._root, self._at), depth)
+        if "const" in part:
+            return len(msgspec.json.encode(part["const"]))
+        if "enum" in part:
+            return min(len(msgspec.json.encode(value)) for value in part["enum"])
+        for key in ("anyOf", "oneOf"):
+            if part.get(key):
+                return min(self.chars(each, depth) for each in part[key])
+        if part.get("allOf"):
+            return max(self.chars(each, depth) for each in part["allOf"])
+        kinds = part.get("type", "")
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        return min((self._of_type(kind, part, depth) for kind in kinds), default=0)
+
+    def _of_type(self, kind: str, part: Mapping[str, Any], depth: int) -> int:
+        match kind:
+            case "string":
+                return 2 + int(part.get("minLength", 0))
+            case "array":
+                num_items: int = part.get("minItems", 0)
+                num_others = max(0, num_items - len(part.get("prefixItems", ())))
+                return 2 + num_others * (1 + self.chars(part.get("items"), depth))
+            case "object":
+                required = part.get("required")
+                names = (
+                    {name for name in required if isinstance(name, str)} if isinstance(required, list) else ()
+                )
+                properties = part.get("properties", {})
+                given = [name for name in names if name in properties]
+                return 2 + sum(len(name) + 3 + self.chars(properties[name], depth) for name in given)
+            case _:
+                return 1
 
 
 def _resolved(reference: Any, root: Mapping[str, Any], at: str) -> Any:

@@ -11,6 +11,8 @@ import msgspec
 
 from sub100_proto.sampling import Structured
 
+MAX_CHARS: Final = 65_536
+"""Of an instance: a schema of a few bytes can ask for any number of items within items."""
 _MAX_DEPTH: Final = 64
 
 
@@ -25,7 +27,11 @@ def example(structured: Structured) -> str:
             return '{"answer": "yes", "number": 7}'
         case "json_schema":
             schema = _decoded(structured.spec)
-            return msgspec.json.encode(_instance(schema, schema, 0)).decode()
+            try:
+                instance = _Instance(schema).of(schema)
+            except (TypeError, AttributeError, LookupError) as error:
+                raise NoInstance("a keyword has a value of the wrong type") from error
+            return msgspec.json.encode(instance).decode()
         case "choice":
             choices = _decoded(structured.spec)
             if not isinstance(choices, list) or not choices:
@@ -42,45 +48,64 @@ def _decoded(spec: str) -> Any:
         raise NoInstance(f"not JSON: {error}") from error
 
 
-def _instance(schema: Any, root: Any, depth: int) -> Any:
-    if depth > _MAX_DEPTH:
-        raise NoInstance("the schema has no finite instance")
-    if schema is True or schema == {}:
-        return "yes"
-    if not isinstance(schema, Mapping):
-        raise NoInstance("a schema is an object")
-    if "$ref" in schema:
-        return _instance(_resolved(schema["$ref"], root), root, depth + 1)
-    if "const" in schema:
-        return schema["const"]
-    if "enum" in schema:
-        return schema["enum"][0]
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        if schema.get(keyword):
-            return _instance(schema[keyword][-1], root, depth + 1)
-    kind = schema.get("type", "object" if "properties" in schema else "string")
-    return _of_type(kind[0] if isinstance(kind, list) else kind, schema, root, depth)
+class _Instance:
+    """Builds the instance of one schema, of at most MAX_CHARS."""
 
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._left = MAX_CHARS
 
-def _of_type(kind: str, schema: Mapping[str, Any], root: Any, depth: int) -> Any:
-    match kind:
-        case "object":
-            properties = schema.get("properties", {})
-            names = [name for name in properties if name in schema.get("required", ())]
-            return {name: _instance(properties[name], root, depth + 1) for name in names}
-        case "array":
-            items = schema.get("items", True)
-            return [_instance(items, root, depth + 1) for _ in range(schema.get("minItems", 0))]
-        case "string":
-            return "yes".ljust(schema.get("minLength", 0), "s")[: schema.get("maxLength")]
-        case "integer" | "number":
-            return max(7, schema.get("minimum", 7)) if schema.get("maximum", 7) >= 7 else schema["maximum"]
-        case "boolean":
-            return True
-        case "null":
-            return None
-        case _:
-            raise NoInstance(f"no such type: {kind}")
+    def of(self, schema: Any, depth: int = 0) -> Any:
+        if depth > _MAX_DEPTH:
+            raise NoInstance("the schema has no finite instance")
+        if schema is True or schema == {}:
+            return self._kept("yes")
+        if not isinstance(schema, Mapping):
+            raise NoInstance("a schema is an object")
+        if "$ref" in schema:
+            return self.of(_resolved(schema["$ref"], self._root), depth + 1)
+        if "const" in schema:
+            return self._kept(schema["const"])
+        if "enum" in schema:
+            return self._kept(schema["enum"][0])
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            if schema.get(keyword):
+                return self.of(schema[keyword][-1], depth + 1)
+        kind = schema.get("type", "object" if "properties" in schema else "string")
+        return self._of_type(kind[0] if isinstance(kind, list) else kind, schema, depth)
+
+    def _of_type(self, kind: str, schema: Mapping[str, Any], depth: int) -> Any:
+        match kind:
+            case "object":
+                self._take(2)
+                properties = schema.get("properties", {})
+                names = [name for name in properties if name in schema.get("required", ())]
+                return {self._kept(name): self.of(properties[name], depth + 1) for name in names}
+            case "array":
+                self._take(2)
+                items = schema.get("items", True)
+                return [self.of(items, depth + 1) for _ in range(schema.get("minItems", 0))]
+            case "string":
+                self._take(schema.get("minLength", 0))
+                return self._kept("yes".ljust(schema.get("minLength", 0), "s")[: schema.get("maxLength")])
+            case "integer" | "number":
+                least = max(7, schema.get("minimum", 7))
+                return self._kept(least if schema.get("maximum", 7) >= 7 else schema["maximum"])
+            case "boolean":
+                return self._kept(True)
+            case "null":
+                return self._kept(None)
+            case _:
+                raise NoInstance(f"no such type: {kind}")
+
+    def _kept(self, value: Any) -> Any:
+        self._take(len(msgspec.json.encode(value)))
+        return value
+
+    def _take(self, num_chars: int) -> None:
+        self._left -= num_chars
+        if self._left < 0:
+            raise NoInstance(f"the least that the schema asks for has more than {MAX_CHARS} characters")
 
 
 def _resolved(reference: str, root: Any) -> Any:
