@@ -206,3 +206,13 @@ async def test_log_probabilities_of_known_tokens_are_dropped_with_them() -> None
     rest = await a.next()
     assert isinstance(rest, Tokens)
     assert (rest.position, rest.ids, rest.logprobs) == (2, (12, 13), b"CCCCCCCCDDDDDDDD")
+
+
+async def test_what_a_first_event_told_is_taken_once_though_it_comes_again_with_more_tokens() -> None:
+    a = attempt(1)
+    told = Tokens("", 1, (10,), "", Timing(1, 2, 3), 4, 5, b"", b"rows")
+    again = Tokens("", 1, (10, 11), "stop", Timing(1, 2, 3), 4, 5, b"", b"rows")
+    a.accept(told)
+    a.accept(again)
+    assert await a.next() == told
+    assert await a.next() == Tokens("", 2, (11,), "stop")

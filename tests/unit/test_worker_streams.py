@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from sub100_decode.service import DecodeRole
+from sub100_engine.api import Output
 from sub100_engine.worker.streams import Stream, Streams
 from sub100_proto import codec
-from sub100_proto.stream import Failed, StreamBatch, Tokens
+from sub100_proto.stream import Failed, StreamBatch, Timing, Tokens
 from sub100_shared.bus import BusUnavailable
 
 
@@ -142,3 +144,34 @@ def test_log_probabilities_are_kept_and_told_again_with_their_tokens() -> None:
     assert stream.again(4) == Tokens("a", 4, (8, 9), logprobs=b"BBBBBBBBCCCCCCCC")
     assert stream.again(6) == Tokens("a", 6, ())
     assert stream.again(3).prompt_logprobs == b"prompt!!" * 5
+
+
+async def test_first_event_that_was_lost_comes_again_with_all_that_it_told(
+    streams: Streams, wire: Wire
+) -> None:
+    stream = streams.open("a", "ing1", 1)
+    decode = DecodeRole()
+    first = Output(
+        attempt="a",
+        token_ids=[10],
+        cached_tokens=3,
+        transferred_tokens=4,
+        queue_ms=1.0,
+        transfer_ms=2.0,
+        compute_ms=5.0,
+        logprobs=b"AAAAAAAA",
+        prompt_logprobs=b"prompt!!",
+    )
+    decode.on_output(streams, stream, first)
+    decode.on_output(streams, stream, Output(attempt="a", token_ids=[11, 12], logprobs=b"BBBBBBBBCCCCCCCC"))
+    await flushed(streams)
+    wire.sent.clear()
+    assert streams.resend("a", 1)
+    assert streams.resend("a", 2)
+    await flushed(streams)
+    assert wire.sent[0][1].events == (
+        Tokens(
+            "a", 1, (10, 11, 12), "", Timing(1.0, 2.0, 5.0), 3, 4, b"AAAAAAAABBBBBBBBCCCCCCCC", b"prompt!!"
+        ),
+        Tokens("a", 2, (11, 12), logprobs=b"BBBBBBBBCCCCCCCC"),
+    )

@@ -25,22 +25,11 @@ class DecodeRole:
         ids = tuple(output.token_ids)
         if output.logprobs or output.prompt_logprobs:
             stream.keep_logprobs(output.logprobs, output.prompt_logprobs)
-        if not is_first:
+        if is_first:
+            stream.timing = Timing(output.queue_ms, output.transfer_ms, output.compute_ms)
+            stream.cached_tokens = output.cached_tokens
+            stream.transferred_tokens = output.transferred_tokens
+            streams.send(stream, stream.again(position))
+        else:
             event = Tokens(stream.attempt, position, ids, output.finish_reason, logprobs=output.logprobs)
             streams.send(stream, event)
-            return
-        timing = Timing(output.queue_ms, output.transfer_ms, output.compute_ms)
-        streams.send(
-            stream,
-            Tokens(
-                stream.attempt,
-                position,
-                ids,
-                output.finish_reason,
-                timing,
-                output.cached_tokens,
-                output.transferred_tokens,
-                output.logprobs,
-                output.prompt_logprobs,
-            ),
-        )

@@ -166,13 +166,17 @@ class Attempt:
 
 
 def _tail(event: Tokens, num_known: int) -> Tokens:
-    """The event without its first tokens."""
+    """The event without its first tokens, nor what the attempt's first event told beside them."""
     row_bytes = len(event.logprobs) // max(1, len(event.ids))
     return msgspec.structs.replace(
         event,
         ids=event.ids[num_known:],
         position=event.position + num_known,
         logprobs=event.logprobs[num_known * row_bytes :],
+        timing=None,
+        cached_tokens=0,
+        transferred_tokens=0,
+        prompt_logprobs=b"",
     )
 
 

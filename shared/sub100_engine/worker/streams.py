@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from sub100_proto import codec
-from sub100_proto.stream import Failed, FirstToken, StreamBatch, StreamEvent, Tokens
+from sub100_proto.stream import Failed, FirstToken, StreamBatch, StreamEvent, Timing, Tokens
 from sub100_shared.bus import BusUnavailable, PayloadTooLarge
 
 _log = logging.getLogger(__name__)
@@ -30,13 +30,16 @@ class Stream:
 
     __slots__ = (
         "attempt",
+        "cached_tokens",
         "events",
         "finish_reason",
         "first_position",
         "logprobs",
         "only_event",
         "prompt_logprobs",
+        "timing",
         "tokens",
+        "transferred_tokens",
     )
 
     def __init__(self, attempt: str, events: str, first_position: int) -> None:
@@ -48,6 +51,10 @@ class Stream:
         self.logprobs: bytearray | None = None
         """A row for each of ``tokens``, where they were asked for."""
         self.prompt_logprobs = b""
+        self.timing: Timing | None = None
+        """Of the first event, as are the counts; None before it."""
+        self.cached_tokens = 0
+        self.transferred_tokens = 0
         self.only_event: FirstToken | Failed | None = None
         """What is sent again instead of tokens: a prefill's one event, or how the attempt failed."""
 
@@ -69,15 +76,24 @@ class Stream:
             self.prompt_logprobs = prompt_rows
 
     def again(self, position: int) -> Tokens:
-        """What was told from an output position on."""
+        """What was told from an output position on; from the first on, all that came with it."""
         start = position - self.first_position
         ids = tuple(self.tokens[start:])
         rows = b""
         if self.logprobs and ids:
             rows = bytes(self.logprobs[start * (len(self.logprobs) // len(self.tokens)) :])
-        prompt_rows = b"" if start else self.prompt_logprobs
+        if start:
+            return Tokens(self.attempt, position, ids, self.finish_reason, logprobs=rows)
         return Tokens(
-            self.attempt, position, ids, self.finish_reason, logprobs=rows, prompt_logprobs=prompt_rows
+            self.attempt,
+            position,
+            ids,
+            self.finish_reason,
+            self.timing,
+            self.cached_tokens,
+            self.transferred_tokens,
+            rows,
+            self.prompt_logprobs,
         )
 
 
