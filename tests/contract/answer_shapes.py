@@ -25,6 +25,9 @@ SCHEMA = {
 }
 
 
+NOISE = 1e-3
+
+
 def json_schema(schema: Any) -> dict[str, Any]:
     return {"structured": {"kind": "json_schema", "spec": json.dumps(schema)}}
 
@@ -36,13 +39,20 @@ def rows(recorder: Recorder) -> list[Row]:
 
 
 def assert_same_rows(found: list[Row], expected: list[Row]) -> None:
-    """Equal but for the noise of floats: ranks and ids where they are not near ties."""
+    """Equal but for the noise of floats, which another batch or chunk brings along. It decides near ties:
+    which of two ids is the last among the top ones, and a rank so far down that neighbours are closer than
+    the noise."""
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours.logprob == pytest.approx(theirs.logprob, abs=1e-3)
-        assert ours.rank == theirs.rank
-        assert [p for _, p in ours.top] == pytest.approx([p for _, p in theirs.top], abs=1e-3)
-        assert sorted(i for i, _ in ours.top) == sorted(i for i, _ in theirs.top)
+        assert ours.logprob == pytest.approx(theirs.logprob, abs=NOISE)
+        assert abs(ours.rank - theirs.rank) <= theirs.rank // 50
+        assert [p for _, p in ours.top] == pytest.approx([p for _, p in theirs.top], abs=NOISE)
+        mine, other = dict(ours.top), dict(theirs.top)
+        assert len(mine) == len(other) == len(theirs.top)
+        for token in mine.keys() & other.keys():
+            assert mine[token] == pytest.approx(other[token], abs=NOISE)
+        for token in mine.keys() ^ other.keys():
+            assert {**mine, **other}[token] == pytest.approx(theirs.top[-1][1], abs=NOISE)
 
 
 class AnswerShapes:
