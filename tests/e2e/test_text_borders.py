@@ -95,6 +95,22 @@ def test_stop_inside_the_first_token_ends_before_decode(stack: Stack, spoken: tu
     assert (streamed.text, streamed.finish_reasons) == ("", ["stop"])
 
 
+def test_stop_strings_wait_for_the_minimum_of_tokens_over_the_hand_over(
+    stack: Stack, spoken: tuple[str, list[str]]
+) -> None:
+    """A02: none that ends in the first ``min_tokens`` tokens cuts, whichever worker they come from."""
+    prompt, pieces = spoken
+    text = "".join(pieces)
+    stop = pieces[0][:1]
+    fields = {"max_tokens": 24, "ignore_eos": True, "stop": stop}
+    assert both_ways(stack, prompt, **fields) == ("", "stop")
+    assert both_ways(stack, prompt, **fields, min_tokens=24) == (text, "length")
+    until = ask(stack, prompt, max_tokens=12, ignore_eos=True).json["choices"][0]["message"]["content"]
+    later = text.find(stop, len(until))
+    expected = (text, "length") if later < 0 else (text[:later], "stop")
+    assert both_ways(stack, prompt, **fields, min_tokens=12) == expected
+
+
 @pytest.fixture(scope="module")
 def scripted(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, int]]:
     """A stack that always answers MANY_BYTES and stops, and how many tokens that takes."""

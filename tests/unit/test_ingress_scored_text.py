@@ -177,3 +177,23 @@ def test_usage_ends_with_the_stop_string_however_tokens_come(
     text = TextAssembler(tokenizer, ("is",)) if kind == "plain" else ScoredText(tokenizer, ("is",), 1)
     assert "".join(piece for piece, _ in fed(text, ids, size)) == "The capital of France "
     assert text.num_tokens == until
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+@pytest.mark.parametrize("kind", ["plain", "scored"])
+def test_stop_string_of_the_first_tokens_is_text_until_the_minimum_is_there(
+    tokenizer: ModelTokenizer, kind: str, size: int
+) -> None:
+    """As vLLM does it: one that ends in the first ``min_tokens`` tokens is none."""
+    text = "is it what it is? It is."
+    ids = tokenizer.encode_chat(text)
+    for min_tokens in range(len(ids) + 1):
+        free = len(tokenizer.decode(ids[:min_tokens]))
+        at = next((i for i in range(len(text)) if text.startswith("is", i) and i + 2 > free), None)
+        made = (
+            TextAssembler(tokenizer, ("is",), min_tokens=min_tokens)
+            if kind == "plain"
+            else ScoredText(tokenizer, ("is",), 1, min_tokens=min_tokens)
+        )
+        assert "".join(piece for piece, _ in fed(made, ids, size)) == text[:at]
+        assert made.is_stopped == (at is not None)

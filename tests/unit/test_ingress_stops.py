@@ -8,9 +8,10 @@ STOPS = st.lists(st.text("ab\n", min_size=1, max_size=4), min_size=1, max_size=4
 PIECES = st.lists(st.text("ab\nc", max_size=4), max_size=10)
 
 
-def oracle(text: str, stops: list[str]) -> tuple[str, bool]:
-    """Read letter by letter; the first stop that is complete cuts, the longest of those that are."""
-    for end in range(1, len(text) + 1):
+def oracle(text: str, stops: list[str], num_free: int = 0) -> tuple[str, bool]:
+    """Read letter by letter; the first stop that is complete cuts, the longest of those that are. None is
+    looked for in the first ``num_free`` letters."""
+    for end in range(num_free + 1, len(text) + 1):
         complete = [stop for stop in stops if text[:end].endswith(stop)]
         if complete:
             return text[: end - max(map(len, complete))], True
@@ -24,6 +25,20 @@ def test_matcher_cuts_where_the_oracle_cuts_for_any_chunking(stops: list[str], p
     emitted, stopped = "", False
     for piece in pieces:
         emit, stopped = matcher.push(piece)
+        emitted += emit
+    assert stopped == expected_stop
+    assert emitted + matcher.finish() == expected
+
+
+@given(STOPS, PIECES, PIECES)
+def test_matcher_cuts_only_where_a_stop_ends_in_text_that_may_stop(
+    stops: list[str], free: list[str], pieces: list[str]
+) -> None:
+    expected, expected_stop = oracle("".join(free + pieces), stops, len("".join(free)))
+    matcher = StopMatcher(stops)
+    emitted, stopped = "", False
+    for i, piece in enumerate(free + pieces):
+        emit, stopped = matcher.push(piece, may_stop=i >= len(free))
         emitted += emit
     assert stopped == expected_stop
     assert emitted + matcher.finish() == expected

@@ -27,9 +27,14 @@ class ScoredText(TextAssembler):
     """A TextAssembler that keeps the scores. ``num_top`` alternatives are shown a token."""
 
     def __init__(
-        self, tokenizer: ModelTokenizer, stops: tuple[str, ...], num_top: int, prefix: str = ""
+        self,
+        tokenizer: ModelTokenizer,
+        stops: tuple[str, ...],
+        num_top: int,
+        prefix: str = "",
+        min_tokens: int = 0,
     ) -> None:
-        super().__init__(tokenizer, stops, prefix)
+        super().__init__(tokenizer, stops, prefix, min_tokens)
         self._tokenizer = tokenizer
         self.num_top = num_top
         self._start = len(prefix)
@@ -85,10 +90,10 @@ def assembler(tokenizer: ModelTokenizer, request: GenerationRequest) -> TextAsse
     prefix = ""
     if request.echo:
         prefix = request.prompt if isinstance(request.prompt, str) else tokenizer.decode(request.prompt)
-    num_top = request.sampling.logprobs
+    num_top, min_tokens = request.sampling.logprobs, request.sampling.min_tokens
     if num_top is None:
-        return TextAssembler(tokenizer, request.stops, prefix)
-    return ScoredText(tokenizer, request.stops, num_top, prefix)
+        return TextAssembler(tokenizer, request.stops, prefix, min_tokens)
+    return ScoredText(tokenizer, request.stops, num_top, prefix, min_tokens)
 
 
 async def score_prompt(

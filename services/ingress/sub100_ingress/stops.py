@@ -16,12 +16,16 @@ class StopMatcher:
         self._held = ""
         self._stopped = False
 
-    def push(self, text: str) -> tuple[str, bool]:
-        """What of the text so far can go out, and whether a stop string was met (all after it is lost)."""
+    def push(self, text: str, *, may_stop: bool = True) -> tuple[str, bool]:
+        """What of the text so far can go out, and whether a stop string was met (all after it is lost).
+
+        Unless it ``may_stop``, no stop string ends in this text; one that begins in it may end later.
+        """
         if self._stopped:
             return "", True
+        num_seen = len(self._held)
         text = self._held + text
-        start = self._first_match(text)
+        start = self._first_match(text, num_seen) if may_stop else -1
         if start >= 0:
             self._held = ""
             self._stopped = True
@@ -35,8 +39,13 @@ class StopMatcher:
         held, self._held = self._held, ""
         return held
 
-    def _first_match(self, text: str) -> int:
-        matches = [(start + len(stop), start) for stop in self._stops if (start := text.find(stop)) >= 0]
+    def _first_match(self, text: str, num_seen: int) -> int:
+        """Where the match begins that ends first after so many characters; -1 if none does."""
+        matches = [
+            (start + len(stop), start)
+            for stop in self._stops
+            if (start := text.find(stop, max(0, num_seen - len(stop) + 1))) >= 0
+        ]
         return min(matches)[1] if matches else -1
 
 

@@ -25,13 +25,17 @@ class ScoredToken(msgspec.Struct, frozen=True, gc=False):
 class TextAssembler:
     """Detokenises and matches stop strings; characters and stops may span any two tokens.
 
-    ``prefix`` (an echoed prompt) leaves before the answer's first text.
+    ``prefix`` (an echoed prompt) leaves before the answer's first text. No stop string ends in the text of
+    the first ``min_tokens`` tokens (as in vLLM, it may begin there).
     """
 
-    def __init__(self, tokenizer: ModelTokenizer, stops: tuple[str, ...], prefix: str = "") -> None:
+    def __init__(
+        self, tokenizer: ModelTokenizer, stops: tuple[str, ...], prefix: str = "", min_tokens: int = 0
+    ) -> None:
         self._detokenizer = Detokenizer(tokenizer)
         self._matcher = StopMatcher(stops) if stops else None
         self._prefix = prefix
+        self._min_tokens = min_tokens
         self.num_chars = 0
         """Of the answer's text so far, held-back text included."""
         self.num_tokens = 0
@@ -65,14 +69,14 @@ class TextAssembler:
         self.num_chars += len(text)
         if self._matcher is None or not text:
             return text
-        emit, self.is_stopped = self._matcher.push(text)
+        emit, self.is_stopped = self._matcher.push(text, may_stop=self.num_tokens > self._min_tokens)
         return emit
 
     def _finish(self) -> str:
         text = self._detokenizer.finish()
         if self._matcher is None or self.is_stopped:
             return "" if self.is_stopped else text
-        emit, self.is_stopped = self._matcher.push(text)
+        emit, self.is_stopped = self._matcher.push(text, may_stop=self.num_tokens > self._min_tokens)
         return emit if self.is_stopped else emit + self._matcher.finish()
 
     def _with_prefix(self, text: str) -> str:
