@@ -23,9 +23,10 @@ class LogUnavailable(Exception):
 
 
 class LogEnds(msgspec.Struct, frozen=True):
-    """``first`` is ``last + 1`` when nothing is kept."""
+    """``first`` is ``last + 1`` when nothing is kept. ``identity`` is when the stream was made, in unix
+    microseconds."""
 
-    identity: str
+    identity: int
     first: int
     last: int
 
@@ -80,7 +81,7 @@ class DurableLog:
             info = await self._js.stream_info(self._name)
         except _FAILURES as error:
             raise LogUnavailable(_reason(error)) from error
-        created = info.created.isoformat() if info.created is not None else ""
+        created = int(info.created.timestamp() * 1e6) if info.created is not None else 0
         last = info.state.last_seq
         # An empty stream tells a first of 0 before its first message, and of last + 1 after its last.
         return LogEnds(created, info.state.first_seq or last + 1, last)

@@ -20,6 +20,7 @@ from sub100_cache.store.counts import Counts
 from sub100_cache.store.exact import ExactTier
 from sub100_cache.store.generations import Generations, Question, Token
 from sub100_cache.store.ledger import Ledger, Quota
+from sub100_cache.store.log_place import Place
 from sub100_cache.store.sweep import Sweep
 from sub100_cache.store.writes import QuestionVector, Writes
 from sub100_proto.cache import CacheAlias, CacheFill, CacheHit, CacheMiss
@@ -66,7 +67,7 @@ async def test_store_fills_evicts_invalidates_and_erases_on_a_cluster(commands: 
         return (await exact.get(Question(tenant, SCOPE), digest(name), 5)).entry is not None
 
     async def fill(tenant: str, name: object) -> bool:
-        standing = await generations.establish(Question(tenant, SCOPE), 0, 5)
+        standing = await generations.establish(Question(tenant, SCOPE), Place(), 5)
         answer = CacheFill(
             request_id="r",
             tenant=tenant,

@@ -16,6 +16,7 @@ from tests.servers import Server
 from sub100_cache.store.commands import open_commands
 from sub100_cache.store.entries import tenant_pattern
 from sub100_cache.store.generations import Generations, Question
+from sub100_cache.store.log_place import Place
 from sub100_proto.cache import CacheAlias, CacheHit, CacheMiss
 from sub100_shared.bus import Bus
 
@@ -195,7 +196,8 @@ async def test_record_of_too_many_marks_becomes_one_of_the_whole_tenant(
     assert await is_hit(client, "q", SCOPE)
 
     for number in range(4):
-        await generations.invalidate(Question(client.tenant, digest(f"scope {number}")), position=number + 1)
+        target = Question(client.tenant, digest(f"scope {number}"))
+        await generations.invalidate(target, place=Place(7, number + 1), is_replay=True)
     standing = await generations.standing(Question(client.tenant, digest("any")), 1)
     await commands.close()
 
@@ -211,11 +213,52 @@ async def test_invalidation_of_one_place_in_the_log_happens_once(
     generations, question = Generations(commands, 86_400), Question(client.tenant, SCOPE)
     numbers = []
     for position in (5, 5, 4, 6):
-        await generations.invalidate(question, position=position)
+        await generations.invalidate(question, place=Place(7, position), is_replay=True)
         numbers.append((await generations.standing(question, 1)).number)
     await commands.close()
 
     assert numbers[0] == numbers[1] == numbers[2] < numbers[3]
+
+
+@pytest.mark.parametrize("marks", [0, 8])
+async def test_invalidation_in_a_log_made_anew_holds_over_what_the_old_one_told(
+    client: Client, redis: Redis, redis_server: Server, marks: int
+) -> None:
+    """Positions begin at 1 again: those of the old log say nothing about them."""
+    commands = open_commands(redis_server.url, max_connections=2)
+    await commands.probe()
+    generations, tenant = Generations(commands, 86_400, max_marks=6), Question(client.tenant)
+    await generations.establish(tenant, Place(7, 5000), 1)
+    for number in range(marks):  # so many that they become one
+        target = Question(client.tenant, digest(f"scope {number}"))
+        await generations.invalidate(target, place=Place(7, 5001 + number), is_replay=True)
+    numbers = [(await generations.standing(tenant, 1)).number]
+    for position in (4, 4):
+        await generations.invalidate(tenant, place=Place(8, position), is_replay=True)
+        numbers.append((await generations.standing(tenant, 1)).number)
+    admitted = [
+        await generations.admit(tenant, Place(identity, position), Place(8, 9))
+        for identity, position in ((8, 3), (8, 4), (7, 9000))
+    ]
+    await commands.close()
+
+    assert numbers[0] < numbers[1] == numbers[2]
+    assert admitted == [0, numbers[2], 0]
+
+
+async def test_invalidation_by_command_holds_whatever_the_record_knows_of_the_log(
+    client: Client, redis: Redis, redis_server: Server
+) -> None:
+    """Its place may be named in a log that the replica still takes for the old one."""
+    commands = open_commands(redis_server.url, max_connections=2)
+    await commands.probe()
+    generations, tenant = Generations(commands, 86_400), Question(client.tenant)
+    before = await generations.establish(tenant, Place(7, 5000), 1)
+    await generations.invalidate(tenant, place=Place(7, 4))
+    after = await generations.standing(tenant, 1)
+    await commands.close()
+
+    assert before.number < after.number
 
 
 async def test_invalidation_tells_when_the_store_is_away(

@@ -18,6 +18,7 @@ from sub100_cache.store.entries import entry_key, ledger_keys, tenant_pattern, v
 from sub100_cache.store.exact import ExactTier
 from sub100_cache.store.generations import Generations, Question, Token
 from sub100_cache.store.ledger import Ledger, Quota
+from sub100_cache.store.log_place import Place
 from sub100_cache.store.writes import QuestionVector, Writes
 from sub100_cache.tenants import TenantRules
 from sub100_proto.cache import CacheAlias, CacheFill, CacheHit
@@ -46,7 +47,7 @@ class Shelf:
         self.writes = Writes(commands, exact, self.generations, lambda _: self.quota, lambda: 1e9)
 
     async def generation(self) -> bytes:
-        return Token((await self.generations.establish(Question(self.tenant), 0, 5)).number).packed()
+        return Token((await self.generations.establish(Question(self.tenant), Place(), 5)).number).packed()
 
     async def fill(
         self, name: object, size: int = 0, *, vector: QuestionVector | None = VECTOR, ttl_s: int = 60

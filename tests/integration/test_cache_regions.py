@@ -367,7 +367,7 @@ async def test_region_whose_store_was_flushed_reads_the_log_again(world: World) 
 
         await world.send_replica("old", captured)  # before the log is read again
         async with asyncio.timeout(WAIT_S):
-            while await redis.hget("sub100:cache:log:v1", "position") != b"1":
+            while await redis.hget("sub100:cache:log:v2", "position") != b"1":
                 pass
         await world.send_replica("old", captured)
         await world.eu.stored(digest("new"), scope=SCOPE)
@@ -418,7 +418,7 @@ async def _soon(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 def _position(reply: CacheReply) -> int:
-    return (unpack(reply.generation) or Token(0)).position
+    return (unpack(reply.generation) or Token(0)).place.position
 
 
 async def _purge(server: Server) -> None:

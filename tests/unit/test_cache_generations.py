@@ -13,6 +13,7 @@ from sub100_cache.store.generations import (
     standing_of,
     unpack,
 )
+from sub100_cache.store.log_place import Place
 from sub100_proto.cache import CachedAnswer
 
 ANSWER = CachedAnswer(
@@ -90,13 +91,13 @@ def test_standing_allows_what_was_stored_at_its_time_and_later() -> None:
     assert standing.allows(Alias(tenant="t", digest=DIGEST, target=DIGEST, generation=7))
 
 
-@given(numbers, st.integers(0, 2**63))
-def test_token_survives_the_wire(number: int, position: int) -> None:
-    token = Token(number, position)
+@given(numbers, st.integers(0, 2**63), st.integers(0, 2**63))
+def test_token_survives_the_wire(number: int, identity: int, position: int) -> None:
+    token = Token(number, Place(identity, position))
 
     assert unpack(token.packed()) == token
 
 
-@pytest.mark.parametrize("generation", [b"", b"x", b"x" * 15, b"x" * 17, bytes(16)])
+@pytest.mark.parametrize("generation", [b"", b"x", b"x" * 16, b"x" * 23, b"x" * 25, bytes(24)])
 def test_token_is_none_for_what_no_lookup_gave(generation: bytes) -> None:
     assert unpack(generation) is None

@@ -67,7 +67,7 @@ def compose(
     has_log = config.log == "jetstream"
     log = runtime.bus.durable_log(LOG_NAME, subjects.cache_log_all()) if has_log else None
     freshness = Freshness(clock, config.max_staleness_s if has_log else None)
-    invalidations = Invalidations(generations, sweep, ledger, counts, upkeep, log, runtime.region)
+    invalidations = Invalidations(generations, sweep, ledger, counts, upkeep, freshness, log, runtime.region)
     follower = (
         Follower(
             log,

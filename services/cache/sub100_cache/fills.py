@@ -65,7 +65,7 @@ class Fills:
             case CacheAliasReplica():
                 alias = replica.alias
                 if self._replication.takes(alias.tenant, replica.origin, replica.judged_unix_s):
-                    await self._writes.alias_replica(alias, own_position=self._replication.position)
+                    await self._writes.alias_replica(alias, own_place=self._replication.place)
 
     async def _answer(self, replica: CacheReplica) -> None:
         fill = replica.fill
@@ -81,7 +81,7 @@ class Fills:
             vector,
             ttl_s=ttl_s,
             limit=self._config.max_answer_bytes,
-            own_position=self._replication.position,
+            own_place=self._replication.place,
         )
 
 

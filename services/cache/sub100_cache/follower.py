@@ -96,32 +96,37 @@ class Follower:
             began_ms = self._clock()
             ends = await self._log.ends()
             place = await self._place.read()
+            known = self._freshness.place
+            if known.identity != ends.identity or known.position > ends.last:
+                self._freshness.lose()  # perhaps another replica has made the store begin anew already
             if place.identity != ends.identity or not ends.first - 1 <= place.position <= ends.last:
                 place = Place(ends.identity, ends.first - 1)
                 await self._lose("the log was cut or made anew, or the store was flushed")
                 await self._place.write(place)
             if place.position == ends.last:
-                self._freshness.confirm(place.position, began_ms)
+                self._freshness.confirm(place, began_ms)
                 return
             records = await self._log.read(place.position + 1, ends.last)
             last = min(ends.last, place.position + PAGE)
             if len(records) < last - place.position:
                 await self._lose("records were dropped before they were read")
             for record in records:
-                await self._apply(record)
+                await self._apply(ends.identity, record)
             await self._place.write(Place(ends.identity, last))
 
-    async def _apply(self, record: Record) -> None:
+    async def _apply(self, identity: int, record: Record) -> None:
         try:
             command = codec.decode_cache_admin(record.data)
             if isinstance(command, CacheInvalidate):
                 is_own = record.subject == self._own_subject  # erased before its operator was answered
-                await self._invalidations.replay(command, record.position, is_own=is_own)
+                await self._invalidations.replay(command, Place(identity, record.position), is_own=is_own)
         except (msgspec.MsgspecError, ValueError):
             await self._lose("a record could not be read")
 
     async def _lose(self, reason: str) -> None:
         _log.warning("answers kept so far are not read any more", extra={"reason": reason})
+        # First, so that no record that begins anew now is marked with a place that does not hold.
+        self._freshness.lose()
         await self._generations.forget_all()
 
     def _tell(self, problem: str) -> None:

@@ -2,6 +2,8 @@
 
 from sub100_shared.clock import Clock
 
+from .store.log_place import Place
+
 
 class Freshness:
     """``clock`` in milliseconds. ``max_staleness_s`` None: there is no log to lag behind."""
@@ -10,8 +12,8 @@ class Freshness:
         self._clock = clock
         self._max_staleness_ms = None if max_staleness_s is None else max_staleness_s * 1e3
         self._confirmed_ms: float | None = None
-        self.position = 0
-        """Of the log, applied up to here."""
+        self.place = Place()
+        """In the log, applied up to here."""
 
     @property
     def is_cut_off(self) -> bool:
@@ -20,7 +22,12 @@ class Freshness:
             return False
         return self._confirmed_ms is None or self._clock() - self._confirmed_ms > self._max_staleness_ms
 
-    def confirm(self, position: int, at_ms: float) -> None:
-        """``position`` was the log's end at ``at_ms`` or later, and is applied."""
-        self.position = position
+    def confirm(self, place: Place, at_ms: float) -> None:
+        """``place`` was the log's end at ``at_ms`` or later, and is applied."""
+        self.place = place
         self._confirmed_ms = at_ms
+
+    def lose(self) -> None:
+        """What was known of the log does not hold any more: cut off until the next confirmation."""
+        self.place = Place()
+        self._confirmed_ms = None

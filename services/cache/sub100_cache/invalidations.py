@@ -6,10 +6,12 @@ from sub100_proto import codec, subjects
 from sub100_proto.cache import CacheInvalidate, CacheInvalidated
 from sub100_shared.durable_log import DurableLog, LogUnavailable
 
+from .freshness import Freshness
 from .store.commands import StoreUnavailable
 from .store.counts import Counts
 from .store.generations import Generations, Question
 from .store.ledger import Ledger
+from .store.log_place import Place
 from .store.sweep import Sweep
 from .upkeep import Upkeep
 
@@ -26,6 +28,7 @@ class Invalidations:
         ledger: Ledger,
         counts: Counts,
         upkeep: Upkeep,
+        freshness: Freshness,
         log: DurableLog | None,
         region: str,
     ) -> None:
@@ -34,6 +37,7 @@ class Invalidations:
         self._ledger = ledger
         self._counts = counts
         self._upkeep = upkeep
+        self._freshness = freshness
         self._shared = log
         self._subject = subjects.cache_log(region)
 
@@ -49,7 +53,10 @@ class Invalidations:
             except LogUnavailable as error:
                 problem = f"done here, but the other regions were not told: {error}"
         try:
-            await self._generations.invalidate(question, before_s=command.before_unix_s, position=position)
+            # The log may be a new one that this replica has not read yet: then the place is none, and the
+            # replay invalidates once more.
+            place = Place(self._freshness.place.identity, position)
+            await self._generations.invalidate(question, before_s=command.before_unix_s, place=place)
             num_erased, num_left = await self._remove(command)
         except StoreUnavailable as error:
             return CacheInvalidated(error=f"unavailable: {error}")
@@ -59,12 +66,12 @@ class Invalidations:
         )
         return CacheInvalidated(num_erased=num_erased, num_left=num_left, error=problem)
 
-    async def replay(self, command: CacheInvalidate, position: int, *, is_own: bool) -> None:
-        """Apply what the log has at ``position``; ``is_own``: this region has removed what it had already.
+    async def replay(self, command: CacheInvalidate, place: Place, *, is_own: bool) -> None:
+        """Apply what the log has at ``place``; ``is_own``: this region has removed what it had already.
 
         Raises StoreUnavailable, and ValueError for a bad scope."""
         await self._generations.invalidate(
-            _question(command), before_s=command.before_unix_s, position=position
+            _question(command), before_s=command.before_unix_s, place=place, is_replay=True
         )
         if not is_own:
             await self._remove(command)

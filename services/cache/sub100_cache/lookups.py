@@ -67,8 +67,8 @@ class Lookups:
         """A tenant's first look-up, and the first after its record was lost, makes the record."""
         if not standing.number:
             left_s = max(0.0, deadline_ms - self._clock()) / 1e3
-            standing = await self._generations.establish(question, self._freshness.position, left_s)
-        return Token(standing.number, self._freshness.position).packed()
+            standing = await self._generations.establish(question, self._freshness.place, left_s)
+        return Token(standing.number, self._freshness.place).packed()
 
     def _hit(
         self, lookup: CacheLookup, entry: Entry, tier: str, similarity: float, generation: bytes

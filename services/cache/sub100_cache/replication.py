@@ -7,6 +7,7 @@ from sub100_proto.cache import CacheAliasReplica, CacheReplica
 from sub100_shared.bus import Bus, BusUnavailable, PayloadTooLarge
 
 from .freshness import Freshness
+from .store.log_place import Place
 from .store.writes import WallClock
 from .tenants import Tenants
 
@@ -34,9 +35,9 @@ class Replication:
         self._max_age_s = max_age_s
 
     @property
-    def position(self) -> int:
-        """Of the log of invalidations, applied up to here."""
-        return self._freshness.position
+    def place(self) -> Place:
+        """In the log of invalidations, applied up to here."""
+        return self._freshness.place
 
     async def send(self, tenant: str, replica: CacheReplica | CacheAliasReplica) -> None:
         """As well as it goes: a region that does not get it finds out for itself."""

@@ -8,7 +8,7 @@ one scope under one revision. Of each target:
   targets of a question, its *standing*, changes with each invalidation that concerns it and with no other.
   An entry may be read, and a fill written, under exactly the number that it was asked under.
 - ``b``, a unix time: entries stored before it may not be read.
-- ``l``, the position in the log of invalidations that last raised it.
+- ``l``, the place in the log of invalidations that last raised it: ``identity:position``.
 
 A record that is gone (nothing was written for so long, or Redis was flushed or restarted) begins anew with a
 number made of the time: no number of before comes alive again, and a fill that was asked for under one is
@@ -25,11 +25,13 @@ from redis.exceptions import ResponseError
 from . import scripts
 from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
 from .entries import DIGEST_BYTES, Entry, Kept, generations_key, generations_pattern
+from .log_place import Place
 
 MAX_MARKS: Final = 4096
 """Fields of a record. One that grows over it is replaced by a single mark of the whole tenant."""
 
-_TOKEN: Final = struct.Struct(">QQ")
+_NOWHERE: Final = Place()
+_TOKEN: Final = struct.Struct(">QQQ")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -74,18 +76,19 @@ class Token(msgspec.Struct, frozen=True):
     """A generation as it travels: the number of this store, and the place reached in the log."""
 
     number: int
-    position: int = 0
+    place: Place = _NOWHERE
 
     def packed(self) -> bytes:
-        return _TOKEN.pack(self.number, self.position)
+        return _TOKEN.pack(self.number, self.place.identity, self.place.position)
 
 
 def unpack(generation: bytes) -> Token | None:
     """None for what is no generation: a fill without one is not written."""
     try:
-        token = Token(*_TOKEN.unpack(generation))
+        number, identity, position = _TOKEN.unpack(generation)
     except struct.error:
         return None
+    token = Token(number, Place(identity, position))
     return token if token.number else None
 
 
@@ -127,42 +130,50 @@ class Generations:
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
 
-    async def establish(self, question: Question, position: int, timeout_s: float) -> Standing:
+    async def establish(self, question: Question, place: Place, timeout_s: float) -> Standing:
         """The standing of a tenant whose record may be missing. A new record counts as an invalidation of
-        the whole tenant at ``position`` of the log."""
+        the whole tenant at ``place`` in the log."""
         keys = [generations_key(question.tenant)]
         try:
             await self._commands.run(
-                self._establish(keys=keys, args=[position, self.record_ttl_ms]), timeout_s
+                self._establish(keys=keys, args=[_mark(place), self.record_ttl_ms]), timeout_s
             )
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
         return await self.standing(question, timeout_s)
 
-    async def invalidate(self, question: Question, *, before_s: float = 0.0, position: int = 0) -> None:
+    async def invalidate(
+        self, question: Question, *, before_s: float = 0.0, place: Place = _NOWHERE, is_replay: bool = False
+    ) -> None:
         """Make unreadable what was stored for the question's target: before ``before_s``, or (0) until now,
-        with all fills on their way. Does nothing the second time for one ``position`` of the log (0: none).
-        """
+        with all fills on their way. A replay does nothing if the record knows of ``place``, or of a later one
+        in the same log, already."""
         before = repr(before_s) if before_s else ""
-        args: list[Any] = [question.target(), before, position, self._max_marks, self.record_ttl_ms]
+        args: list[Any] = [question.target(), before, place.identity, place.position]
+        args += ["replay" if is_replay else "", self._max_marks, self.record_ttl_ms]
         command = self._invalidate(keys=[generations_key(question.tenant)], args=args)
         try:
             await self._commands.run(command, WRITE_TIMEOUT_S)
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
 
-    async def admit(self, question: Question, position: int, own_position: int) -> int:
+    async def admit(self, question: Question, place: Place, own_place: Place) -> int:
         """The number under which another region's answer may be written here. 0: that region had read the log
-        to ``position`` when the answer was asked for, and this one knows of a later invalidation."""
+        to ``place`` when the answer was asked for, and this one knows of a later invalidation, or of another
+        log."""
+        if place.identity != own_place.identity:
+            return 0
         targets = question.targets()
         fields = [b"l" + target for target in targets]
-        standing = await self.establish(question, own_position, WRITE_TIMEOUT_S)
+        standing = await self.establish(question, own_place, WRITE_TIMEOUT_S)
         command = self._commands.client.hmget(generations_key(question.tenant), fields)
         try:
             marks = await self._commands.run(command, WRITE_TIMEOUT_S)
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
-        is_current = all(int(mark) <= position for mark in marks if mark is not None)
+        is_current = all(
+            _position(mark, place.identity) <= place.position for mark in marks if mark is not None
+        )
         return standing.number if is_current else 0
 
     async def forget_all(self) -> None:
@@ -173,3 +184,13 @@ class Generations:
                     await self._commands.run(self._commands.client.delete(*keys), WRITE_TIMEOUT_S)
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
+
+
+def _mark(place: Place) -> str:
+    return f"{place.identity}:{place.position}"
+
+
+def _position(mark: Any, identity: int) -> int:
+    """In the log of this identity; 0 for a mark of another."""
+    life, _, position = mark.partition(b":")
+    return int(position) if life == str(identity).encode() else 0

@@ -7,13 +7,14 @@ from redis.exceptions import ResponseError
 
 from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
 
-_KEY: Final = "sub100:cache:log:v1"
+_KEY: Final = "sub100:cache:log:v2"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """``identity`` is the log's life; empty: the store knows of no log, as after a flush."""
+    """A place in one life of the log, its ``identity``. Positions of different lives say nothing about each
+    other: where they meet, another life's counts as 0. The default: no log is known, as after a flush."""
 
-    identity: str = ""
+    identity: int = 0
     position: int = 0
 
 
@@ -31,7 +32,7 @@ class LogPlace:
         pipe.hmget(_KEY, ["identity", "position"])
         pipe.pexpire(_KEY, self._ttl_ms)
         (identity, position), _ = await self._run(pipe.execute())
-        return Place(identity.decode(), int(position)) if identity is not None else Place()
+        return Place(int(identity), int(position)) if identity is not None else Place()
 
     async def write(self, place: Place) -> None:
         fields: dict[Any, Any] = {"identity": place.identity, "position": place.position}

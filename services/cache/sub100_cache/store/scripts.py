@@ -14,7 +14,7 @@ local function digits(number) return string.format('%.0f', number) end
 """
 
 ESTABLISH: Final = f"""{_NOW}
--- KEYS: record. ARGV: position, time to live of the record in ms.
+-- KEYS: record. ARGV: place, time to live of the record in ms.
 if redis.call('HEXISTS', KEYS[1], 'gt') == 0 then
   redis.call('HSET', KEYS[1], 'gt', digits(now()), 'lt', ARGV[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -22,10 +22,16 @@ end
 """
 
 INVALIDATE: Final = f"""{_NOW}
--- KEYS: record. ARGV: target, before ('' for none), position (0 for none), most marks, time to live of the
--- record in ms.
-local record, target, position = KEYS[1], ARGV[1], tonumber(ARGV[3])
+-- KEYS: record. ARGV: target, before ('' for none), the log's identity, position (0 for none), 'replay' to do
+-- nothing the second time, most marks, time to live of the record in ms.
+local record, target, identity, position = KEYS[1], ARGV[1], ARGV[3], tonumber(ARGV[4])
 local function read(field) return tonumber(redis.call('HGET', record, field) or '0') end
+local function position_of(mark)
+  -- In this log: the marks of another mean nothing.
+  local life, number = string.match(mark or '', '^(%d+):(%d+)$')
+  return life == identity and tonumber(number) or 0
+end
+local function mark(at) redis.call('HSET', record, 'l' .. at, identity .. ':' .. digits(position)) end
 local function raise(at)
   -- 'n' is the greatest number ever given in this record.
   local number = math.max(now(), math.max(read('n'), read('gt')) + 1)
@@ -33,28 +39,30 @@ local function raise(at)
 end
 if redis.call('HEXISTS', record, 'gt') == 0 then
   raise('t')
-  redis.call('HSET', record, 'lt', position)
+  mark('t')
 end
+local known = position_of(redis.call('HGET', record, 'l' .. target))
 if ARGV[2] ~= '' then
   if tonumber(ARGV[2]) > read('b' .. target) then
     redis.call('HSET', record, 'b' .. target, ARGV[2])
   end
-elseif position == 0 or position > read('l' .. target) then
+elseif ARGV[5] ~= 'replay' or position > known then
   raise(target)
-  if position > 0 then redis.call('HSET', record, 'l' .. target, position) end
+  if position > known then mark(target) end
 end
-if redis.call('HLEN', record) > tonumber(ARGV[4]) then
+if redis.call('HLEN', record) > tonumber(ARGV[6]) then
   raise('t')
-  local marks, number, most = redis.call('HGETALL', record), read('n'), {{b = 0, l = 0}}
+  local marks, number, before, last = redis.call('HGETALL', record), read('n'), 0, 0
   for i = 1, #marks, 2 do
     local kind = string.sub(marks[i], 1, 1)
-    if most[kind] then most[kind] = math.max(most[kind], tonumber(marks[i + 1])) end
+    if kind == 'b' then before = math.max(before, tonumber(marks[i + 1])) end
+    if kind == 'l' then last = math.max(last, position_of(marks[i + 1])) end
   end
   redis.call('DEL', record)
   redis.call('HSET', record, 'n', digits(number), 'gt', digits(number),
-    'bt', string.format('%.6f', most.b), 'lt', digits(most.l))
+    'bt', string.format('%.6f', before), 'lt', identity .. ':' .. digits(last))
 end
-redis.call('PEXPIRE', record, ARGV[5])
+redis.call('PEXPIRE', record, ARGV[7])
 """
 
 _LEDGER: Final = """

@@ -26,6 +26,7 @@ from .entries import (
 from .exact import ExactTier
 from .generations import Generations, Question, unpack
 from .ledger import Quota
+from .log_place import Place
 from .vectors import PARTITION_FIELD, VECTOR_FIELD
 
 _log = logging.getLogger(__name__)
@@ -80,16 +81,16 @@ class Writes:
         *,
         ttl_s: float,
         limit: int,
-        own_position: int,
+        own_place: Place,
     ) -> bool:
         """Store another region's answer, unless it was overtaken by an invalidation that this region knows
-        of, or this region has an answer itself. ``own_position`` is what it has read of the log."""
+        of, or this region has an answer itself. ``own_place`` is what it has read of the log."""
         fill = replica.fill
         token = unpack(fill.generation)
         if token is None:
             return False
         question = Question(fill.tenant, fill.scope, fill.revision)
-        number = await self._generations.admit(question, token.position, own_position)
+        number = await self._generations.admit(question, token.place, own_place)
         if not number:
             return False
         if (await self._exact.get(question, fill.digest, WRITE_TIMEOUT_S)).entry is not None:
@@ -105,14 +106,14 @@ class Writes:
         token = unpack(alias.generation)
         return token is not None and await self._alias(alias, token.number)
 
-    async def alias_replica(self, alias: CacheAlias, *, own_position: int) -> bool:
+    async def alias_replica(self, alias: CacheAlias, *, own_place: Place) -> bool:
         """As ``alias``, for one that another region found; False too if it was overtaken by an invalidation
-        that this region knows of. ``own_position`` is what it has read of the log."""
+        that this region knows of. ``own_place`` is what it has read of the log."""
         token = unpack(alias.generation)
         if token is None:
             return False
         question = Question(alias.tenant, alias.scope, alias.revision)
-        number = await self._generations.admit(question, token.position, own_position)
+        number = await self._generations.admit(question, token.place, own_place)
         return bool(number) and await self._alias(alias, number)
 
     async def _alias(self, alias: CacheAlias, number: int) -> bool:
