@@ -83,6 +83,9 @@ bench-kv: ## Measure how fast KV moves between two vLLM engines, by transport, a
 bench-cancel: ## Measure how soon everything of a client that left is free
 	@$(WITH_CONTROL) python -m bench.cancellation
 
+bench-fail-over: ## Measure how long a stream pauses when its worker is killed or hangs
+	@$(WITH_CONTROL) python -m bench.fail_over
+
 bench-spec: ## Measure what n-gram speculation gains, on real vLLM
 	@$(WITH_BOTH) infra/local/bench-vllm.sh speculative
 

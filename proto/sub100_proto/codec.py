@@ -24,7 +24,7 @@ from .cache import (
     CacheStatsQuery,
 )
 from .fleet import Heartbeat, KvDump, KvEvents, ServiceStatus
-from .jobs import Abort, Accepted, Busy, DecodeJob, DumpKv, Judged, PrefillJob, ReleaseKv, Resend
+from .jobs import Abort, Accepted, Busy, DecodeJob, DumpKv, Judged, Ping, Pong, PrefillJob, ReleaseKv, Resend
 from .placement import Placed, Placement, PlaceRequest, Rejected, Settled
 from .stream import StreamBatch
 
@@ -45,7 +45,8 @@ decode_placed = msgspec.msgpack.Decoder(Placed).decode
 decode_settled = msgspec.msgpack.Decoder(Settled).decode
 decode_job = msgspec.msgpack.Decoder(PrefillJob | DecodeJob).decode
 decode_claim = msgspec.msgpack.Decoder(Accepted | Busy).decode
-decode_control = msgspec.msgpack.Decoder(Abort | Resend | ReleaseKv | DumpKv | Judged).decode
+decode_control = msgspec.msgpack.Decoder(Abort | Resend | ReleaseKv | DumpKv | Judged | Ping).decode
+decode_pong = msgspec.msgpack.Decoder(Pong).decode
 decode_stream_batch = msgspec.msgpack.Decoder(StreamBatch).decode
 decode_heartbeat = msgspec.msgpack.Decoder(Heartbeat).decode
 decode_kv_events = msgspec.msgpack.Decoder(KvEvents).decode

@@ -44,7 +44,7 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     not be handed over; an empty or zero one is not known. ``refusal`` is why the scheduler has refused this
     worker, who then says ``starting`` until it is told otherwise (Judged). ``max_chunk_tokens``
     bounds the tokens of an engine step, ``speculation`` names method and width. ``kv_seq`` is the last
-    KvEvents.seq."""
+    KvEvents.seq. Whoever does not say ``answers_pings`` does not know Ping."""
 
     worker_id: str
     role: Role
@@ -68,6 +68,7 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     speculation: str = ""
     revision: str = ""
     tensor_parallel: int = 0
+    answers_pings: bool = False
 
 
 class KvEvents(Message, frozen=True, tag="kv_events"):

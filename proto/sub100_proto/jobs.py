@@ -96,6 +96,14 @@ class Judged(Message, frozen=True, tag="judged"):
     refusal: str = ""
 
 
+class Ping(Message, frozen=True, tag="ping"):
+    """Answer with Pong at once: ingress has heard nothing of its attempts here for a while."""
+
+
+class Pong(Message, frozen=True, tag="pong"):
+    epoch: int
+
+
 Job = PrefillJob | DecodeJob
 Claim = Accepted | Busy
-Control = Abort | Resend | ReleaseKv | DumpKv | Judged
+Control = Abort | Resend | ReleaseKv | DumpKv | Judged | Ping

@@ -11,9 +11,10 @@
 | ``scheduler.settled`` | ingress | every scheduler | Settled |
 | ``scheduler.placed`` | scheduler | every other scheduler | Placed |
 | ``<role>.job.<worker>`` | ingress | that worker | PrefillJob or DecodeJob -> Accepted or Busy |
-| ``<role>.control.<worker>`` | ingress, scheduler | worker | Abort, Resend, ReleaseKv; DumpKv -> KvDump |
+| ``<role>.control.<worker>`` | ingress, scheduler | worker | Abort, Resend, ReleaseKv, Ping, DumpKv |
 | ``ingress.stream.<ingress>.events`` | workers | that ingress | StreamBatch |
 | ``ingress.stream.<ingress>.claim.<attempt>`` | worker, or NATS (503) | that ingress | Accepted or Busy |
+| ``ingress.stream.<ingress>.pong.<worker>`` | worker, or NATS (503) | that ingress | Pong |
 | ``fleet.heartbeat.<role>.<worker>`` | workers | schedulers | Heartbeat |
 | ``fleet.kv.<worker>`` | workers | schedulers | KvEvents |
 | ``fleet.status.<service>.<instance>`` | every service | whoever operates the region | ServiceStatus |
@@ -106,8 +107,18 @@ def stream_claim(region: str, ingress_id: str, attempt: str) -> str:
     return _at(region, f"ingress.stream.{key(ingress_id)}.claim.{attempt}")
 
 
+def stream_pong(region: str, ingress_id: str, worker_id: str) -> str:
+    return _at(region, f"ingress.stream.{key(ingress_id)}.pong.{key(worker_id)}")
+
+
+def ponging(subject: str) -> str:
+    """The worker of a ``stream_pong`` subject; empty for any other."""
+    owner, _, worker_id = subject.rpartition(".")
+    return worker_id if owner.endswith(".pong") else ""
+
+
 def stream_all(region: str, ingress_id: str) -> str:
-    """The one subscription of an ingress process: events and claims of all its requests."""
+    """The one subscription of an ingress process: events and claims of all its requests, and pongs."""
     return _at(region, f"ingress.stream.{key(ingress_id)}.>")
 
 

@@ -107,8 +107,10 @@ EXAMPLES: dict[str, list[Any]] = {
         jobs.Resend(attempt="a", position=4),
         jobs.ReleaseKv(kv=HANDLE),
         jobs.DumpKv(),
+        jobs.Ping(),
         jobs.Judged(epoch=1, refusal="block size 64, but pool default has 32 (w1)"),
     ],
+    "decode_pong": [jobs.Pong(epoch=3)],
     "decode_stream_batch": [
         stream.StreamBatch(
             "w",

@@ -56,6 +56,22 @@ async def test_attempt_takes_nothing_past_a_gap_and_says_where_it_is() -> None:
     assert a.gap_at is None
 
 
+@pytest.mark.parametrize("finish_reason", ["", "stop"])
+async def test_attempt_whose_buffer_is_full_is_lost_without_a_hole(finish_reason: str) -> None:
+    """Not even if what did not fit was the last event, and not with what comes when there is room again."""
+    a = attempt(0, max_buffered=3)
+    for position in range(3):
+        a.accept(Tokens("", position, (position,)))
+    a.accept(Tokens("", 3, (3,), finish_reason))
+    got = [await a.next()]
+    a.accept(Tokens("", 4, (4,), "stop"))
+    got += [await a.next(), await a.next()]
+    with pytest.raises(AttemptLost) as lost:
+        await a.next()
+    assert [event.ids for event in got if isinstance(event, Tokens)] == [(0,), (1,), (2,)]
+    assert (lost.value.code, lost.value.elsewhere, a.needs_abort) == ("slow_client", False, True)
+
+
 async def test_attempt_takes_a_last_event_without_tokens() -> None:
     a = attempt(3)
     a.accept(Tokens("", 3, (), "stop"))

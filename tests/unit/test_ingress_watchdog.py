@@ -1,9 +1,11 @@
 import pytest
 
 from sub100_ingress.attempts import Attempt, AttemptLost, AttemptTable
+from sub100_ingress.liveness import GRACE_MS, Liveness
 from sub100_ingress.watchdog import Watchdog
-from sub100_proto import codec
+from sub100_proto import codec, subjects
 from sub100_proto.fleet import Heartbeat, Load
+from sub100_proto.jobs import Pong
 from sub100_proto.placement import WorkerRef
 from sub100_proto.stream import FirstToken, Timing, Tokens
 from sub100_shared.bus import Incoming
@@ -17,16 +19,37 @@ class Lab:
         self.table = AttemptTable()
         self.attempt = Attempt(WorkerRef(worker_id="w1", epoch=7), "decode", 1, 100)
         self.table.add(self.attempt)
+        self.liveness = Liveness(lambda: self.ms)
         self.dog = Watchdog(
-            self.table, lambda: self.ms, keep_alive_s=15, first_token_timeout_s=60, stall_timeout_s=20
+            self.table,
+            self.liveness,
+            self.ping,
+            lambda: self.ms,
+            keep_alive_s=15,
+            first_token_timeout_s=60,
+            stall_timeout_s=20,
         )
         self.dog.look()
 
-    def after(self, ms: float) -> None:
-        self.ms += ms
-        self.dog.look()
+    async def ping(self, worker_id: str, role: str) -> None:
+        raise AssertionError("run() is not running")
 
-    def beat(self, epoch: int = 7) -> None:
+    def after(self, ms: float) -> None:
+        """Time passes with a look every 100 ms, as in life."""
+        end = self.ms + ms
+        while self.ms < end:
+            self.ms = min(end, self.ms + 100)
+            self.dog.look()
+
+    def asked(self) -> list[tuple[str, str]]:
+        return list(self.liveness.take_to_ask())
+
+    def pong(self, status: str = "") -> None:
+        subject = subjects.stream_pong("local", "in-1", "w1")
+        data = b"" if status else codec.encode(Pong(epoch=7))
+        self.liveness.on_pong(Incoming(subject, data, "", {"Status": status} if status else {}))
+
+    def beat(self, epoch: int = 7, answers_pings: bool = False) -> None:
         heartbeat = Heartbeat(
             worker_id="w1",
             role="decode",
@@ -41,8 +64,9 @@ class Lab:
             max_chunk_tokens=1,
             load=Load(),
             interval_s=0.5,
+            answers_pings=answers_pings,
         )
-        self.dog.on_heartbeat(Incoming("s", codec.encode(heartbeat), "", {}))
+        self.liveness.on_heartbeat(Incoming("s", codec.encode(heartbeat), "", {}))
 
     async def is_lost(self) -> str:
         self.attempt.poke()
@@ -152,4 +176,103 @@ async def test_watchdog_loses_a_stream_whose_gap_never_closes() -> None:
     for position in range(5, 95):
         lab.attempt.accept(Tokens("", position, (5,)))
         lab.after(250)
+    assert await lab.is_lost() == "worker_lost"
+
+
+async def test_watchdog_asks_a_worker_whose_streams_stand_still_once_at_a_time() -> None:
+    lab = Lab()
+    lab.beat(answers_pings=True)
+    lab.after(100)
+    assert lab.asked() == []
+    lab.after(200)
+    assert lab.asked() == [("w1", "decode")]
+    lab.pong()
+    lab.after(100)
+    assert lab.asked() == []
+    lab.after(200)
+    assert lab.asked() == [("w1", "decode")]
+    assert await lab.is_lost() == ""
+
+
+async def test_watchdog_never_asks_a_worker_that_does_not_know_how_to_answer() -> None:
+    lab = Lab()
+    lab.beat()
+    lab.after(1_000)
+    assert lab.asked() == []
+    assert await lab.is_lost() == ""
+
+
+async def test_watchdog_asks_nobody_while_tokens_come() -> None:
+    lab = Lab()
+    for position in range(1, 20):
+        lab.beat(answers_pings=True)
+        lab.attempt.accept(Tokens("", position, (5,)))
+        lab.after(100)
+    assert lab.asked() == []
+
+
+async def test_killed_worker_is_lost_within_half_a_second() -> None:
+    """NATS says that nobody listens: twice, for the first may be a connection's moment of absence."""
+    lab = Lab()
+    lab.beat(answers_pings=True)
+    lab.after(300)
+    assert len(lab.asked()) == 1
+    lab.pong("503")
+    lab.after(100)
+    assert len(lab.asked()) == 1
+    assert await lab.is_lost() == ""
+    lab.pong("503")
+    lab.after(100)
+    lab.dog.look()
+    assert await lab.is_lost() == "worker_lost"
+    assert lab.ms <= 500
+
+
+async def test_hung_worker_is_lost_within_a_second() -> None:
+    lab = Lab()
+    lab.beat(answers_pings=True)
+    lab.after(600)
+    assert await lab.is_lost() == ""
+    lab.after(200)
+    assert await lab.is_lost() == "worker_lost"
+
+
+async def test_worker_that_is_late_but_beats_is_kept() -> None:
+    lab = Lab()
+    for _ in range(20):
+        lab.beat(answers_pings=True)
+        lab.after(300)
+    assert await lab.is_lost() == ""
+
+
+async def test_worker_that_comes_back_is_lost_no_more() -> None:
+    lab = Lab()
+    lab.beat(answers_pings=True)
+    lab.after(800)
+    assert await lab.is_lost() == "worker_lost"
+    lab.beat(answers_pings=True)
+    again = Attempt(WorkerRef(worker_id="w1", epoch=7), "decode", 1, 100)
+    lab.table.remove(lab.attempt)
+    lab.table.add(again)
+    lab.after(100)
+    assert again._lost is None
+
+
+@pytest.mark.parametrize("after_stall", [False, True])
+async def test_workers_are_not_blamed_for_what_ingress_could_not_hear(after_stall: bool) -> None:
+    """Its link to the bus was away, or it stood still itself."""
+    lab = Lab()
+    lab.beat(answers_pings=True)
+    lab.after(300)
+    if after_stall:
+        lab.ms += 5_000
+        lab.dog.look()
+    else:
+        lab.liveness.on_bus_state(False)
+        lab.after(5_000)
+        lab.liveness.on_bus_state(True)
+    lab.after(GRACE_MS - 100)
+    assert await lab.is_lost() == ""
+    lab.beat(answers_pings=True)
+    lab.after(900)
     assert await lab.is_lost() == "worker_lost"

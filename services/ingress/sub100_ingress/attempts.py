@@ -67,8 +67,14 @@ class Attempt:
         return not self.is_over or bool(self._events)
 
     def accept(self, event: StreamEvent) -> None:
-        """Take an event from the bus: in order, without repeats; past a gap nothing is taken."""
+        """Take an event from the bus: in order, without repeats; nothing is taken past a gap, a full buffer
+        or a loss."""
         self.claimed = True
+        if self._lost is not None:
+            return
+        if len(self._events) >= self._max_buffered and not isinstance(event, Failed):
+            self.lose("slow_client", elsewhere=False)
+            return
         match event:
             case Failed(code=code, reason=reason):
                 self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE, reason=reason)
@@ -91,9 +97,6 @@ class Attempt:
                 self._gap_asked = False
                 self.gap_at = None
                 self.is_over = bool(event.finish_reason)
-        if len(self._events) >= self._max_buffered:
-            self.lose("slow_client", elsewhere=False)
-            return
         self.has_token = self.is_live = True
         self._events.append(event)
         self._wake()

@@ -6,7 +6,7 @@ import logging
 import msgspec
 
 from sub100_proto import codec, subjects, tokens
-from sub100_proto.jobs import Abort, DecodeJob, PrefillJob, ReleaseKv, Resend
+from sub100_proto.jobs import Abort, DecodeJob, Ping, PrefillJob, ReleaseKv, Resend
 from sub100_proto.kv import KvHandle
 from sub100_proto.placement import WorkerRef
 from sub100_shared.bus import Bus, BusUnavailable, PayloadTooLarge
@@ -99,6 +99,17 @@ class Dispatcher:
             attempt.role,
             codec.encode(Resend(attempt=attempt.nonce, position=position, events=self._events)),
         )
+
+    async def ping(self, worker_id: str, role: subjects.Role) -> None:
+        """Ask a silent worker for a sign of life; it, or NATS in its place, answers on ``stream_pong``."""
+        try:
+            await self._bus.publish(
+                subjects.control(self._region, role, worker_id),
+                codec.encode(Ping()),
+                reply=subjects.stream_pong(self._region, self._ingress_id, worker_id),
+            )
+        except BusUnavailable:
+            _log.debug("ping not sent: no connection")
 
     async def _send(self, attempt: Attempt, payload: bytes, span: Span) -> None:
         self._table.add(attempt)

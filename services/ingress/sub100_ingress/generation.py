@@ -2,7 +2,7 @@
 
 Steps 5 to 8 of ARCHITECTURE. The first token is written before the decode job leaves; from then on
 prefill's worker is out of the picture. All waiting is bounded: by claim timers, by the watchdog (which
-loses attempts of dead or silent workers) and by ``max_attempts``.
+loses attempts of dead or silent workers) and by ``max_attempts`` in a row that brought no token.
 """
 
 import contextlib
@@ -76,6 +76,7 @@ class Generator:
         given = placement
         handover: _Handover | None = None
         patience = Patience(self._clock, self._patience_ms)
+        num_fruitless = 0
         try:
             while not ex.finish_reason:
                 try:
@@ -87,6 +88,7 @@ class Generator:
                     await patience.wait(refused)
                     continue
                 ex.num_attempts += 1
+                num_known = len(ex.output_ids)
                 is_done = False
                 try:
                     if placement.prefill is not None and not (ex.output_ids or ex.request.is_decode_alone):
@@ -119,7 +121,8 @@ class Generator:
                         handover = None
                     elif lost.code != "attempt_unknown":  # the job was lost on the way, not the worker
                         ex.avoid = (*ex.avoid, lost.worker)
-                    if not lost.elsewhere or ex.num_attempts >= self._max_attempts:
+                    num_fruitless = 0 if len(ex.output_ids) > num_known else num_fruitless + 1
+                    if not lost.elsewhere or num_fruitless >= self._max_attempts:
                         raise Evicted(lost.code, f"the worker was lost ({lost.code})") from lost
                 finally:
                     if placement is not given:

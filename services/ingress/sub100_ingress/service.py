@@ -32,6 +32,7 @@ from .generation import Generator
 from .http_head import BoundedHeads
 from .judge import JudgeQueue
 from .keys import KeyRing
+from .liveness import Liveness
 from .lookup import CacheClient
 from .model_judge import ModelJudge
 from .opening import Opener
@@ -61,6 +62,7 @@ class IngressService:
         cache: CacheClient,
         table: AttemptTable,
         watchdog: Watchdog,
+        liveness: Liveness,
         fleet: FleetView,
         judge: JudgeQueue,
         surface: Surface,
@@ -73,6 +75,7 @@ class IngressService:
         self._cache = cache
         self._table = table
         self._watchdog = watchdog
+        self._liveness = liveness
         self._fleet = fleet
         self._judge = judge
         app = create_app(surface, keys, self._refusal, lambda: runtime.is_ready)
@@ -99,10 +102,9 @@ class IngressService:
     async def start(self) -> None:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         runtime = self._runtime
-        await runtime.bus.listen(
-            subjects.stream_all(runtime.region, runtime.instance), self._table.on_message
-        )
+        await runtime.bus.listen(subjects.stream_all(runtime.region, runtime.instance), self._on_stream)
         runtime.bus.on_state(self._table.on_reconnect)
+        runtime.bus.on_state(self._liveness.on_bus_state)
         await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._on_heartbeat)
         runtime.spawn(self._watchdog.run(), "watchdog")
         runtime.spawn(self._reload_keys(), "keys")
@@ -121,8 +123,14 @@ class IngressService:
         if self._http is not None:
             await asyncio.wait({self._http}, timeout=5)
 
+    def _on_stream(self, msg: Incoming) -> None:
+        if subjects.ponging(msg.subject):
+            self._liveness.on_pong(msg)
+        else:
+            self._table.on_message(msg)
+
     def _on_heartbeat(self, msg: Incoming) -> None:
-        self._watchdog.on_heartbeat(msg)
+        self._liveness.on_heartbeat(msg)
         self._fleet.on_heartbeat(msg)
 
     async def _reload_keys(self) -> None:
@@ -208,8 +216,11 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     serving = Serving(cached, preparer, Choices(generator), metrics, max_inflight=config.max_inflight)
     runtime.metrics.observe(catalog.REQUESTS_IN_FLIGHT, lambda: serving.num_inflight)
     runtime.metrics.observe(catalog.STREAM_EVENTS_UNKNOWN, lambda: table.num_unknown_events)
+    liveness = Liveness(monotonic_ms)
     watchdog = Watchdog(
         table,
+        liveness,
+        dispatcher.ping,
         monotonic_ms,
         keep_alive_s=config.keep_alive_s,
         first_token_timeout_s=config.first_token_timeout_s,
@@ -236,7 +247,9 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         body_timeout_s=config.body_timeout_s,
         long_prompt_bytes=config.long_prompt_bytes,
     )
-    return IngressService(runtime, config, serving, cache, table, watchdog, fleet, judge, surface, keys)
+    return IngressService(
+        runtime, config, serving, cache, table, watchdog, liveness, fleet, judge, surface, keys
+    )
 
 
 def _split(allotments: str) -> Mapping[str, float]:

@@ -5,23 +5,21 @@ not, and an attempt is judged by what arrived between two looks.
 """
 
 import asyncio
-import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
 
-import msgspec
-
-from sub100_proto import codec
-from sub100_shared.bus import Incoming
+from sub100_proto.subjects import Role
 from sub100_shared.clock import Clock
 
 from .attempts import Attempt, AttemptTable
+from .liveness import PING_AFTER_MS, Liveness
 
-_log = logging.getLogger(__name__)
+_ASK_INTERVAL_MS: Final = 500.0
+_STOOD_STILL_MS: Final = 500.0
+"""A look that comes so much later than the last one: this process heard nobody in between."""
 
-_ASK_INTERVAL_MS = 500.0
-
-LAPSE_INTERVALS = 4
-"""Heartbeats that a worker may miss before its streams are re-placed: one more than before it is no longer
-placed, so that a worker which is only late keeps what it has."""
+Ping = Callable[[str, Role], Awaitable[None]]
+"""Asks a worker for a sign of life."""
 
 
 class Watchdog:
@@ -30,35 +28,34 @@ class Watchdog:
     def __init__(
         self,
         table: AttemptTable,
+        liveness: Liveness,
+        ping: Ping,
         clock: Clock,
         *,
         keep_alive_s: float,
         first_token_timeout_s: float,
         stall_timeout_s: float,
-        interval_s: float = 0.25,
+        interval_s: float = 0.1,
     ) -> None:
         self._table = table
+        self._liveness = liveness
+        self._ping = ping
         self._clock = clock
         self._keep_alive_ms = keep_alive_s * 1e3
         self._first_token_timeout_ms = first_token_timeout_s * 1e3
         self._stall_timeout_ms = stall_timeout_s * 1e3
         self._interval_s = interval_s
-        self._beats: dict[str, tuple[int, float, float]] = {}
+        self._looked_ms = clock()
         self._silent_since: dict[str, float] = {}
         self._poked: dict[str, float] = {}
         self._asked: dict[str, float] = {}
 
-    def on_heartbeat(self, msg: Incoming) -> None:
-        """Listener of ``subjects.heartbeat_all``."""
-        try:
-            beat = codec.decode_heartbeat(msg.data)
-        except msgspec.MsgspecError:
-            return
-        self._beats[beat.worker_id] = (beat.epoch, self._clock(), beat.interval_s * 1e3)
-
     def look(self) -> None:
         """Judge every attempt once."""
         now = self._clock()
+        if now - self._looked_ms > self._interval_s * 1e3 + _STOOD_STILL_MS:
+            self._liveness.excuse()
+        self._looked_ms = now
         seen: set[str] = set()
         for attempt in self._table:
             seen.add(attempt.nonce)
@@ -66,17 +63,17 @@ class Watchdog:
         for memory in (self._silent_since, self._poked, self._asked):
             for nonce in memory.keys() - seen:
                 del memory[nonce]
-        for worker_id, (_, at, interval_ms) in list(self._beats.items()):
-            if now - at > 100 * interval_ms:
-                del self._beats[worker_id]
+        self._liveness.forget_old()
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
             self.look()
+            for worker_id, role in self._liveness.take_to_ask():
+                await self._ping(worker_id, role)
 
     def _judge(self, attempt: Attempt, now: float) -> None:
-        if self._is_dead(attempt, now):
+        if self._liveness.is_dead(attempt.worker):
             attempt.lose("worker_lost")
             return
         if attempt.has_gap and now - self._asked.get(attempt.nonce, -_ASK_INTERVAL_MS) >= _ASK_INTERVAL_MS:
@@ -90,6 +87,8 @@ class Watchdog:
             self._poked.pop(attempt.nonce, None)
             return
         silent_ms = now - self._silent_since[attempt.nonce]
+        if silent_ms >= PING_AFTER_MS and not attempt.is_over:
+            self._liveness.suspect(attempt.worker, attempt.role)
         if attempt.has_token and silent_ms > self._stall_timeout_ms:
             attempt.lose("worker_lost")
         elif not attempt.has_token and silent_ms > self._first_token_timeout_ms:
@@ -97,12 +96,3 @@ class Watchdog:
         elif now - self._poked.get(attempt.nonce, self._silent_since[attempt.nonce]) > self._keep_alive_ms:
             self._poked[attempt.nonce] = now
             attempt.poke()
-
-    def _is_dead(self, attempt: Attempt, now: float) -> bool:
-        """Its worker stopped beating, or came back as another life. A worker that was never heard
-        (this ingress is new) is not judged."""
-        beat = self._beats.get(attempt.worker.worker_id)
-        if beat is None:
-            return False
-        epoch, at, interval_ms = beat
-        return epoch > attempt.worker.epoch or now - at > LAPSE_INTERVALS * interval_ms

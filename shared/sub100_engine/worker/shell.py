@@ -26,6 +26,8 @@ from sub100_proto.jobs import (
     DumpKv,
     Job,
     Judged,
+    Ping,
+    Pong,
     PrefillJob,
     ReleaseKv,
     Resend,
@@ -259,6 +261,8 @@ class WorkerShell:
                 return codec.encode(self._kv_feed.dump())
             case Judged():
                 self._on_judged(control)
+            case Ping():
+                return codec.encode(Pong(epoch=self._epoch))
         return None
 
     def _abort(self, attempt: str) -> None:
@@ -361,6 +365,7 @@ class WorkerShell:
             speculation=info.speculation,
             revision=info.revision,
             tensor_parallel=info.tensor_parallel,
+            answers_pings=True,
         )
         subject = subjects.heartbeat(self._runtime.region, self._role.role, self._worker_id)
         await self._runtime.bus.publish(subject, codec.encode(beat))
