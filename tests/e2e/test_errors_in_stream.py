@@ -82,6 +82,21 @@ def test_stream_goes_on_elsewhere_without_a_seam(
     assert log_of(slow, request_id)["num_attempts"] == 2
 
 
+def test_stream_goes_on_elsewhere_when_its_engine_hangs_behind_a_worker_that_answers(
+    tiny_model: Path, whole: str
+) -> None:
+    """The worker's heartbeats and pongs go on; its engine makes no step."""
+    with (
+        slow_stack(tiny_model, SUB100_INGRESS_STEP_TIMEOUT_S="1", SUB100_SIM_HANG_AFTER_STEPS="12") as stack,
+        LiveStream(stack.url, STREAM, stack.keys["plain"]) as stream,
+    ):
+        pieces = [stream.next_text() for _ in range(5)]
+        stack.wait_ready(stack.add("decode", SUB100_SIM_HANG_AFTER_STEPS="0").instance, timeout_s=20)
+        *events, end = stream.rest()
+    assert end == DONE
+    assert "".join(pieces + deltas(events)) == whole
+
+
 def test_body_without_a_stream_survives_a_lost_worker(slow: Stack, bus: BusWatch, whole: str) -> None:
     mark = bus.mark()
     client = LiveStream(slow.url, BODY, slow.keys["plain"])

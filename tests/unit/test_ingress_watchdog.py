@@ -10,6 +10,8 @@ from sub100_proto.placement import WorkerRef
 from sub100_proto.stream import FirstToken, Timing, Tokens
 from sub100_shared.bus import Incoming
 
+_IDLE = Load()
+
 
 class Lab:
     """A watchdog over one attempt, on a clock that the test moves."""
@@ -28,6 +30,7 @@ class Lab:
             keep_alive_s=15,
             first_token_timeout_s=60,
             stall_timeout_s=20,
+            step_timeout_s=8,
         )
         self.dog.look()
 
@@ -49,7 +52,7 @@ class Lab:
         data = b"" if status else codec.encode(Pong(epoch=7))
         self.liveness.on_pong(Incoming(subject, data, "", {"Status": status} if status else {}))
 
-    def beat(self, epoch: int = 7, answers_pings: bool = False) -> None:
+    def beat(self, epoch: int = 7, answers_pings: bool = False, load: Load = _IDLE) -> None:
         heartbeat = Heartbeat(
             worker_id="w1",
             role="decode",
@@ -62,7 +65,7 @@ class Lab:
             max_model_len=1,
             max_num_seqs=1,
             max_chunk_tokens=1,
-            load=Load(),
+            load=load,
             interval_s=0.5,
             answers_pings=answers_pings,
         )
@@ -276,3 +279,20 @@ async def test_workers_are_not_blamed_for_what_ingress_could_not_hear(after_stal
     lab.beat(answers_pings=True)
     lab.after(900)
     assert await lab.is_lost() == "worker_lost"
+
+
+@pytest.mark.parametrize("has_token", [False, True])
+@pytest.mark.parametrize(
+    ("steps_per_beat", "num_running", "expected"), [(0, 1, "worker_lost"), (1, 1, ""), (0, 0, "")]
+)
+async def test_worker_that_answers_for_an_engine_that_hangs_is_lost(
+    has_token: bool, steps_per_beat: int, num_running: int, expected: str
+) -> None:
+    lab = Lab()
+    if has_token:
+        lab.attempt.accept(Tokens("", 1, (5,)))
+    for number in range(18):
+        lab.beat(load=Load(num_running=num_running, step=7 + number * steps_per_beat))
+        lab.after(500)
+        assert number > 15 or await lab.is_lost() == ""
+    assert await lab.is_lost() == expected

@@ -6,10 +6,12 @@ import msgspec
 class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``model`` is a directory with tokenizer.json; ``served_name`` is what clients call it (default:
     the directory's name). ``allotments`` gives hops other shares of the budget ("prefill=0.5,cache=0.1").
-    ``patience_ms``: how long a stream that has begun waits for a place. ``trust_edge``: an edge alone can
-    reach this port, and says what the network took. ``lame_duck_s``: how long a drain goes on taking requests
-    while ``/readyz`` says 503 already, so that whoever balances load moves on before any is refused. Times
-    in seconds unless the name says ms."""
+    ``patience_ms``: how long a stream that has begun waits for a place. ``stall_timeout_s``: how long a
+    stream may stand still; ``step_timeout_s``: how long a busy engine may make no step (well above its
+    longest: a chunk of a long prompt on a CPU may take seconds). ``trust_edge``: an edge alone can reach this
+    port, and says what the network took. ``lame_duck_s``: how long a drain goes on taking requests while
+    ``/readyz`` says 503 already, so that whoever balances load moves on before any is refused. Times in
+    seconds unless the name says ms."""
 
     model: str
     keys_file: str
@@ -27,6 +29,7 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     write_timeout_s: float = 30.0
     first_token_timeout_s: float = 120.0
     stall_timeout_s: float = 20.0
+    step_timeout_s: float = 8.0
     claim_timeout_ms: float = 1000.0
     place_timeout_ms: float = 500.0
     max_attempts: int = 3

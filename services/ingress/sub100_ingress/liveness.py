@@ -33,8 +33,12 @@ GRACE_MS: Final = 2_000.0
 
 
 class _Beat(msgspec.Struct):
+    """``step`` is the engine's last, seen first at ``step_at_ms`` or idle since then."""
+
     epoch: int
     at_ms: float
+    step: int
+    step_at_ms: float
     interval_ms: float
     answers_pings: bool
 
@@ -66,9 +70,13 @@ class Liveness:
             beat = codec.decode_heartbeat(msg.data)
         except msgspec.MsgspecError:
             return
+        now, load = self._clock(), beat.load
+        before = self._beats.get(beat.worker_id)
+        stands_still = before is not None and load.num_running > 0 and load.step == before.step
+        step_at_ms = before.step_at_ms if before is not None and stands_still else now
         self._gone.pop(beat.worker_id, None)
         self._beats[beat.worker_id] = _Beat(
-            beat.epoch, self._clock(), beat.interval_s * 1e3, beat.answers_pings
+            beat.epoch, now, load.step, step_at_ms, beat.interval_s * 1e3, beat.answers_pings
         )
 
     def on_pong(self, msg: Incoming) -> None:
@@ -91,7 +99,7 @@ class Liveness:
         self._questions.clear()
         self._gone.clear()
         for beat in self._beats.values():
-            beat.at_ms = now
+            beat.at_ms = beat.step_at_ms = now
 
     def is_dead(self, worker: WorkerRef) -> bool:
         """It stopped beating, did not answer, or came back as another life. A worker that was never heard
@@ -104,6 +112,12 @@ class Liveness:
             or self._clock() - beat.at_ms > LAPSE_INTERVALS * beat.interval_ms
             or self._gone.get(worker.worker_id) == worker.epoch
         )
+
+    def has_hung(self, worker: WorkerRef, limit_ms: float) -> bool:
+        """Its engine has work and made no step for so long, by its own heartbeats: what answers is an empty
+        shell."""
+        beat = self._beats.get(worker.worker_id)
+        return self._is_connected and beat is not None and self._clock() - beat.step_at_ms > limit_ms
 
     def suspect(self, worker: WorkerRef, role: Role) -> None:
         """Nothing came of an attempt for PING_AFTER_MS: have its worker asked, or see what came of that."""

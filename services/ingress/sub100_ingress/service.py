@@ -225,6 +225,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         keep_alive_s=config.keep_alive_s,
         first_token_timeout_s=config.first_token_timeout_s,
         stall_timeout_s=config.stall_timeout_s,
+        step_timeout_s=config.step_timeout_s,
     )
     surface = Surface(
         serving=serving,

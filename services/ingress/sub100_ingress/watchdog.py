@@ -35,6 +35,7 @@ class Watchdog:
         keep_alive_s: float,
         first_token_timeout_s: float,
         stall_timeout_s: float,
+        step_timeout_s: float,
         interval_s: float = 0.1,
     ) -> None:
         self._table = table
@@ -44,6 +45,7 @@ class Watchdog:
         self._keep_alive_ms = keep_alive_s * 1e3
         self._first_token_timeout_ms = first_token_timeout_s * 1e3
         self._stall_timeout_ms = stall_timeout_s * 1e3
+        self._step_timeout_ms = step_timeout_s * 1e3
         self._interval_s = interval_s
         self._looked_ms = clock()
         self._silent_since: dict[str, float] = {}
@@ -89,10 +91,17 @@ class Watchdog:
         silent_ms = now - self._silent_since[attempt.nonce]
         if silent_ms >= PING_AFTER_MS and not attempt.is_over:
             self._liveness.suspect(attempt.worker, attempt.role)
-        if attempt.has_token and silent_ms > self._stall_timeout_ms:
+        if self._has_stalled(attempt, silent_ms):
             attempt.lose("worker_lost")
         elif not attempt.has_token and silent_ms > self._first_token_timeout_ms:
             attempt.lose("deadline_exceeded", elsewhere=False)
         elif now - self._poked.get(attempt.nonce, self._silent_since[attempt.nonce]) > self._keep_alive_ms:
             self._poked[attempt.nonce] = now
             attempt.poke()
+
+    def _has_stalled(self, attempt: Attempt, silent_ms: float) -> bool:
+        if attempt.has_token and silent_ms > self._stall_timeout_ms:
+            return True
+        return silent_ms > self._step_timeout_ms and self._liveness.has_hung(
+            attempt.worker, self._step_timeout_ms
+        )
