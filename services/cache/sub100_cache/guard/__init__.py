@@ -11,18 +11,20 @@ from typing import Final, Literal
 
 import msgspec
 
+from sub100_shared.wording import works_on_wording
+
 from .canonical import canonical
-from .case import is_named_otherwise
+from .case import differs_in_case
 from .courtesy import without_courtesy
 from .frames import question, without_request
-from .lexicon import AUXILIARIES, CASE_MATTERS_ABROAD, IMPERATIVES, WH_WORDS
+from .lexicon import AUXILIARIES, CASE_MATTERS, CASE_MATTERS_ABROAD, IMPERATIVES, WH_WORDS, WORD_TALK
 from .rules import rule_of
 from .sameness import is_same
-from .tokens import Token, is_foreign, looks_like_code, plain, split
+from .tokens import Token, has_grouped_number, is_foreign, looks_like_code, plain, split, written
 from .wordlists import words
 
 MAX_CHARS: Final = 2_000
-WORDING: Final = 4
+WORDING: Final = 5
 _WANTS: Final = words("i difference steps fast best walk guide meaning definition price cost")
 
 
@@ -46,13 +48,17 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 def read(question: str) -> Reading:
     """The costly half of a comparison: whoever compares one question with several reads it once."""
-    text = plain(question)
+    text = written(question)
     if len(question) > MAX_CHARS:
         return Reading(text, "long")
-    if looks_like_code(text):
+    if looks_like_code(text) or works_on_wording(text):
         return Reading(text, "code")
+    text = plain(text)
     tokens = split(text)
-    if is_foreign(tokens):
+    has_foreign = is_foreign(tokens)
+    if has_grouped_number(text) and (has_foreign or any(token.text in WORD_TALK for token in tokens)):
+        return Reading(text, "code")
+    if has_foreign:
         return Reading(text, "foreign", tuple(without_courtesy(tokens)))
     return Reading(text, "english", tuple(canonical(tokens)))
 
@@ -73,8 +79,7 @@ def refusal(asked: Reading, stored: Reading) -> str:
         return "mood"
     if not is_same(question(a), question(b)):
         return rule_of(a, b)
-    has_case = all(text[:1].isupper() and not text.isupper() for text in (asked.text, stored.text))
-    return "name" if has_case and is_named_otherwise(a, b) else ""
+    return "name" if differs_in_case(a, b) else ""
 
 
 def _as_written(reading: Reading) -> Sequence[Token]:
@@ -89,7 +94,7 @@ def _is_same_abroad(left: Sequence[Token], right: Sequence[Token]) -> bool:
     if [token.raw for token in left[1:]] == [token.raw for token in right[1:]]:
         return True
     has_none = any(all(token.raw == token.text for token in tokens) for tokens in (left, right))
-    return has_none and not any(token.text in CASE_MATTERS_ABROAD for token in left)
+    return has_none and not any(token.text in CASE_MATTERS_ABROAD | CASE_MATTERS for token in left)
 
 
 def _asks(tokens: Sequence[Token]) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from . import equivalents, lexicon
-from .ambiguous import is_vetoed, tells_number
+from .ambiguous import is_acronym, tells_number
 from .case import keeps_case
 from .courtesy import without_courtesy
 from .tokens import Token
@@ -29,13 +29,15 @@ _KEPT_ARTICLE: Final = frozenset({"few", "little", "number", "who", "while", "bi
 """Words that mean another thing with an article: ``a few`` are more than ``few``."""
 
 _MENTIONED: Final = lexicon.CLAUSE_OPENERS | lexicon.AUXILIARIES | {"and", "or", "of", ",", "vs", "versus"}
-_SYMBOLS: Final = {"%": "percent", "&": "and"}
+_SYMBOLS: Final = {"%": "percent"}
 
 
 def canonical(tokens: Sequence[Token]) -> list[Token]:
     """English ``tokens`` in the form that ``frames`` and ``sameness`` compare."""
     found = without_courtesy(_with_articles(_without_shouting(tokens)))
     others = frozenset(token.text for token in found)
+    if others & lexicon.WORD_TALK:  # what "purchase" means is not what "buy" means
+        return [msgspec.structs.replace(token, text=_spoken_of(token)) for token in found]
     mapped = [msgspec.structs.replace(token, text=_word(token, others)) for token in found]
     return _with_phrases(_with_numbers(mapped))
 
@@ -80,12 +82,16 @@ def _without_shouting(tokens: Sequence[Token]) -> Sequence[Token]:
     ]
 
 
+def _spoken_of(token: Token) -> str:
+    return equivalents.AGREEMENT.get(token.text, token.text) if token.raw.islower() else token.text
+
+
 def _word(token: Token, others: frozenset[str]) -> str:
     if token.raw == "US":
         return "u.s"
     if token.text in equivalents.AGREEMENT and tells_number(others):
         return token.text
-    return token.text if is_vetoed(token.text, token.raw, others) else _one_word(token.text)
+    return token.text if is_acronym(token.text, token.raw) else _one_word(token.text)
 
 
 def _with_numbers(tokens: list[Token]) -> list[Token]:
@@ -94,12 +100,14 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
         text = equivalents.NUMBERS.get(token.text, token.text)
         before = found[-1].text if found else ""
         follows_number = before.replace(".", "").isdigit()
+        if follows_number and token.text in ("am", "pm"):
+            token = msgspec.structs.replace(token, raw=token.text)
         if token.text in _SYMBOLS:
             text = _SYMBOLS[token.text]
+        elif token.raw in equivalents.UNITS and (follows_number or _converts(token.raw, before)):
+            text = equivalents.UNITS[token.raw]
         elif found and not token.raw.islower() and keeps_case(token.raw, follows_number=follows_number):
             text = token.raw
-        elif text in equivalents.UNITS and (follows_number or _converts(token, text, before)):
-            text = equivalents.UNITS[text]
         elif text in equivalents.SCALES and (before == "one" or before.isdigit()):
             found.pop()
             text = str((1 if before == "one" else int(before)) * equivalents.SCALES[text])
@@ -107,12 +115,11 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
     return found
 
 
-def _converts(token: Token, unit: str, before: str) -> bool:
-    """``how many lbs``, ``in cm``; of hours and minutes ``in an hour`` is something else, so is ``MS``."""
+def _converts(unit: str, before: str) -> bool:
+    """``how many kgs``, ``in cm``; ``in an hour`` is something else, and so is a pain ``in the foot``."""
     return (
-        not (token.raw.isupper() and unit.startswith("m"))
-        and before in ("many", "in", "to")
-        and equivalents.UNITS[unit] not in equivalents.TIME_UNITS
+        before in ("many", "in", "to")
+        and equivalents.UNITS[unit] not in equivalents.NOT_ONLY_UNITS
         and len(unit) > 1
     )
 
@@ -127,8 +134,8 @@ def _with_phrases(tokens: list[Token]) -> list[Token]:
             # To have a rest is to rest; to have the rest is not.
             if meant and all(token.article != "the" for token in phrase[1:]):
                 first, *others = meant
-                found.append(Token(first, first, phrase[0].article))
-                found += [Token(word, word) for word in others]
+                found.append(Token(first, "", phrase[0].article))
+                found += [Token(word, "") for word in others]
                 position += length
                 break
         else:

@@ -1,65 +1,71 @@
-"""Where capitals make another unit or symbol: ``mW`` and ``MW``, ``Mb`` and ``MB``, ``5 g`` and ``5 G``,
-``Co`` and ``CO``. What stands here keeps its capitals when words are compared."""
+"""Where capitals make another thing: a unit (``mW`` and ``MW``), a name (``Mercury`` and ``mercury``), an
+acronym (``WHO`` and ``who``). What ``keeps_case`` is compared as written; of the rest capitals may be missing
+where one side has none at all, as careless people write, and nothing else hangs on them."""
 
-import itertools
 import re
 from collections.abc import Sequence
 from typing import Final
 
+from .ambiguous import ACRONYMS
+from .lexicon import AUXILIARIES, CASE_MATTERS, CLAUSE_OPENERS, IMPERATIVES, WH_WORDS
 from .tokens import Token
-from .typos import is_known
+from .vocabulary import is_common
 from .wordlists import words
-
-_NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
-_COUNTED: Final = re.compile(
-    r"[mM][A-Za-z]{0,3}(?:/[a-z]+)?|[A-Za-z]?[bB](?:its?|ytes?)?(?:ps|/[a-z]+)?|[gGkK]"
-)
-"""Behind a number: milli or mega, bits or bytes, grams or a network's generation, kelvin or thousands."""
 
 _ALONE: Final = re.compile(r"[munpkMGTP]?(?:[bB](?:ps|/s)?|W|Wh|V|A|Ah|Hz|g|S|N|J|Pa)")
 _TITLED: Final = words(
     "do is in of my we it to on at by an as be he if me no or so up us go am if hi ok mr dr ms"
 )
-_PLAIN_UNITS: Final = frozenset({"GB", "KB", "kB", "TB", "mL"})
-"""Capitals with which they mean what they mean without."""
+_LONGEST_UNIT: Final = 4
+_OPENS: Final = (
+    WH_WORDS | AUXILIARIES | IMPERATIVES | CLAUSE_OPENERS | {"i", "a", "an", "the"}
+) - CASE_MATTERS
+"""What may begin a question in one wording and stand within it in another."""
 
 
 def keeps_case(raw: str, *, follows_number: bool) -> bool:
-    """``raw`` is one word as written, maybe with its number before it (``12MB/s``)."""
-    letters = _NUMBER.sub("", raw, count=1) if raw[:1].isdigit() else raw
-    if raw in _PLAIN_UNITS:
+    """``raw`` is a word as written: a unit behind a number, an identifier with a digit, or a symbol."""
+    if any(letter.isdigit() for letter in raw) or (follows_number and len(raw) <= _LONGEST_UNIT):
+        return True
+    if raw.islower() or raw.isupper():
         return False
-    if follows_number or letters != raw:
-        return _COUNTED.fullmatch(letters) is not None and (follows_number or letters not in ("k", "K"))
-    if letters.islower() or letters.isupper():
+    if len(raw) == 2 and raw.isalpha() and raw.istitle():
+        return raw.lower() not in _TITLED
+    return _ALONE.fullmatch(raw) is not None
+
+
+def differs_in_case(asked: Sequence[Token], stored: Sequence[Token]) -> bool:
+    """Whether a word within both questions has other capitals in one of them, and that may mean something."""
+    one, other = _within(asked), _within(stored)
+    is_careless = _has_no_capitals(asked) or _has_no_capitals(stored)
+    return any(
+        _may_differ(text, one[text], other[text], is_careless=is_careless)
+        for text in one.keys() & other.keys()
+    )
+
+
+def _may_differ(text: str, one: set[str], other: set[str], *, is_careless: bool) -> bool:
+    if one == other:
         return False
-    if len(letters) == 2 and letters.isalpha() and letters.istitle():
-        return letters.lower() not in _TITLED
-    return _ALONE.fullmatch(letters) is not None
-
-
-def is_named_otherwise(asked: Sequence[Token], stored: Sequence[Token]) -> bool:
-    """Whether a common word is a name in one question alone: ``get a Visa``, ``get a visa``. Both are of
-    people who write capitals: they begin with one, and not every word does."""
-    one, other = ({token.text: token.raw for token in _within(tokens)} for tokens in (asked, stored))
-    if _has_no_case(one) or _has_no_case(other):
+    raws = one | other
+    if len({raw.casefold() for raw in raws}) > 1:  # another spelling, so only capitals of names tell
+        return any(raw[:1].isupper() and not raw.isupper() for raw in raws)
+    if text in _OPENS and all(raw.islower() or raw.istitle() for raw in raws):
         return False
-    shared = one.keys() & other.keys()
-    return any(_is_name(one[text]) != _is_name(other[text]) and is_known(text) for text in shared)
+    if text in ACRONYMS and any(raw.isupper() for raw in raws):
+        return True
+    return not is_careless or text in CASE_MATTERS or is_common(text)
 
 
-def _within(tokens: Sequence[Token]) -> list[Token]:
-    """Words that begin no sentence or clause; acronyms have no other case."""
-    return [
-        token
-        for before, token in itertools.pairwise(tokens)
-        if before.text != "," and token.raw[:1].isalpha() and not token.raw.isupper()
-    ]
+def _within(tokens: Sequence[Token]) -> dict[str, set[str]]:
+    """Words and how they are written, but for those that begin a sentence and those that were put there."""
+    found: dict[str, set[str]] = {}
+    for place, token in enumerate(tokens):
+        begins = not place or (tokens[place - 1].text == "," and tokens[place - 1].raw in ".?!:")
+        if not begins and token.raw:
+            found.setdefault(token.text, set()).add(token.raw)
+    return found
 
 
-def _is_name(raw: str) -> bool:
-    return raw[0].isupper()
-
-
-def _has_no_case(raws: dict[str, str]) -> bool:
-    return bool(raws) and all(map(_is_name, raws.values()))
+def _has_no_capitals(tokens: Sequence[Token]) -> bool:
+    return all(token.raw == token.raw.lower() for token in tokens)

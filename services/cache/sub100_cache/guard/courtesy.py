@@ -1,4 +1,7 @@
-"""Greetings, politeness and small talk around a question: what says nothing about what is asked."""
+"""Greetings, politeness and remarks around a question: whole phrases of closed lists, set off from it.
+
+Nothing else is small talk: a clause that tells who did what to whom is part of what is asked. Nor is a
+courtesy one where words are what the question is about (``what does please mean``)."""
 
 from typing import Final
 
@@ -13,7 +16,7 @@ def _phrases(rows: str) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(phrases, key=len, reverse=True))
 
 
-_LEADING: Final = _phrases("""
+_GREETINGS: Final = _phrases("""
 hi
 hi there
 hello
@@ -40,31 +43,44 @@ hello again
 hiya
 heya
 good day to you
+bonjour
+bonsoir
+salut
+coucou
+hola
+buenas
+buenos días
+buenos dias
+buenas tardes
+buenas noches
+hallo
+guten tag
+guten morgen
+guten abend
+moin
+servus
+grüezi
+ciao
+buongiorno
+buonasera
+salve
+olá
+oi
+bom dia
+boa tarde
+hej
+hoi
+""")
+_POLITE: Final = _phrases("""
 hope you are well
 i hope you are well
 i hope you are doing well
 hope you are doing well
-how are you
-nice to meet you
 i have question
 i have quick question
 i have question for you
-i have question about this
 i have got question
-i would like to ask
-i would like to ask you
-i want to ask
-i want to ask you
-i wanted to ask
-may i ask
-may i ask you
-can i ask
-can i ask you
 can i ask you something
-could i ask
-could i ask you
-let me ask you
-let me ask
 next question
 another question
 last question
@@ -73,10 +89,6 @@ short question
 one more question
 one more thing
 question for you
-i need your help
-i need help
-i need some help
-help
 sorry for question
 sorry for asking
 apologies for bothering you
@@ -85,7 +97,6 @@ forgive me
 by way
 btw
 also
-right
 anyway
 alright
 all right
@@ -110,48 +121,74 @@ okay
 so
 well
 um
-quick question
-question
-simple question
-one question
 sorry to bother you
 excuse me
 sorry
 thanks
 thank you
-bonjour
-bonsoir
-salut
-coucou
 s'il vous plaît
 s'il te plaît
-hola
-buenas
-buenos días
-buenos dias
-buenas tardes
-buenas noches
 por favor
-hallo
-guten tag
-guten morgen
-guten abend
-moin
-servus
-grüezi
 bitte
-ciao
-buongiorno
-buonasera
-salve
 per favore
-olá
-oi
-bom dia
-boa tarde
-hej
-hoi
 """)
+_REMARKS: Final = _phrases("""
+quick question
+question
+simple question
+one question
+random question
+basic question
+stupid question
+silly question
+dumb question
+maybe stupid question
+maybe silly question
+maybe dumb question
+probably stupid question
+probably silly question
+this may be stupid question
+this might be stupid question
+this may be silly question
+this might be silly question
+sorry if this is stupid question
+out of curiosity
+just out of curiosity
+purely out of curiosity
+just curious
+just wondering
+i am curious
+i am just curious
+i was wondering
+i was just wondering
+i have been wondering
+""")
+"""That somebody asks, and no more."""
+
+_TOLD: Final = _phrases("""
+i keep forgetting
+i keep forgetting this
+i always forget
+i always forget this
+i can never remember
+i can never remember this
+i can not remember
+this has been bugging me all day
+this has been bugging me
+this is bugging me
+for pub quiz
+asking for friend
+for pub quiz i am curious
+i googled and found nothing useful
+i googled it and found nothing useful
+i googled it but found nothing
+i googled this but found nothing
+i looked everywhere
+i have looked everywhere
+i searched online but found nothing
+""")
+"""Why somebody asks: nothing where the question stands alone, and is of nobody."""
+
 _TRAILING: Final = _phrases("""
 please
 pls
@@ -233,141 +270,114 @@ grazie
 obrigado
 obrigada
 """)
-_SMALL_TALK: Final = words(
-    """
-    i am is was have been just quick question questions about this that it but so and my we maybe may be
-    stupid silly dumb probably simple random basic out of curiosity curious wondering wondered wonder keep
-    forgetting forget bugging me all day for pub quiz googled google searched found nothing useful looked
-    everywhere could tried asking asked sorry to bother you bothering hope well doing one thing here
-    something there quickly know like would figure talking friend colleague friends they do
-    """
-)
-_TOLD: Final = _SMALL_TALK | words(
-    """
-    were has had being these its or myself us our your them somebody someone everybody anyone nobody might
-    can will does did done get got getting dull odd weird strange funny naive from in on at a an the with by
-    as some any keeps kept forgot nagging puzzling puzzled confused confusing driving crazy mad nuts week
-    weekend night morning today yesterday tonight lately recently earlier now again always ever never trivia
-    crossword puzzle bet debate argument discussion dinner lunch party homework assignment essay project
-    presentation report blog article work googling searching search find helpful clear answer answers
-    looking look online internet web trying try ask asks knew talked talk talks chatting discussing
-    discussed arguing argued colleagues coworker boss teacher roommate neighbor classmate family reading
-    read heard saw seen came across tv news podcast documentary movie film book mind remember recall not
-    think thinking thought believe guess suppose understand sure interested interesting long time ages while
-    really very much bit little more too up down over into let see want wanted need needed help says say said
-    insists claims he his she her preparing prepare writing
-    """
-)
-_MAX_SMALL_TALK: Final = 16
-_NEEDED: Final = words(
-    """
-    curious curiosity wondering wondered wonder question questions bugging bothering nagging forgetting
-    forget forgot remember recall googled googling searched searching quiz trivia crossword asking asked bet
-    debate argument discussing discussed arguing argued puzzled crazy interested homework assignment essay
-    insists claims looked
-    """
-)
-"""One of these makes a clause of such words small talk: it tells why somebody asks."""
-
 _REFERRING: Final = words(
     """
     i me my mine we us our ours it its this that these those he him his she her they them their there then so
     one
     """
 )
-"""A question with one of these may hang on what was told before: ``I forgot my homework, what do I do?``"""
+"""A question with one of these may hang on what was told before: ``I keep forgetting, what do I do?``"""
 
-_DETERMINERS: Final = words("my our a an the some any quick random")
-_TOPICLESS: Final = words(
+_TALK_ABROAD: Final = words(
     """
-    this that it something friend pub quiz trivia crossword puzzle homework assignment essay project
-    presentation report blog article fun curiosity long ages while time days weeks hours you internet web tv
-    google you all
+    bedeutet bedeuten heißt heisst heißen schreibt schreiben schreib sagt sagen sage sag wort höflich
+    antwortet significa
+    significan decir dice dicen dijo digo escribe escribir palabra quiere veut dire signifie
+    écrit écrire écris
+    dit dis mot poli répond vuol scrive scrivere parola quer diz dizer escreve escrever palavra
+    betekent zegt zeggen schrijf woord
     """
 )
-"""What may follow ``about`` or ``for`` in a clause that only tells why somebody asks."""
+_MANNERS: Final = words(
+    """
+    polite politer politely impolite politeness rude ruder manners etiquette courteous courtesy reply respond
+    response greet greeting greetings goodbye typing type text apology apologize
+    """
+)
+_NAMED: Final = frozenset(
+    phrase[0] for phrase in (*_GREETINGS, *_TRAILING, ("sorry",), ("excuse",)) if len(phrase[0]) > 1
+) - words(
+    "if when would any i have just asking best kind good hope dear muchas muchos por per vielen much guten"
+)
+"""Where one is left, courtesies may be what is asked about."""
 
-_COURTEOUS: Final = frozenset({"please", "pls", "plz", "kindly", "actually"})
-"""Dropped wherever they stand; ``exactly`` only behind a question word: exactly 3 is not 3."""
-
-_BEGINNINGS: Final = lexicon.WH_WORDS | lexicon.AUXILIARIES | lexicon.IMPERATIVES | lexicon.FOREIGN | {","}
-_PLEASE: Final = frozenset({("please",), ("pls",), ("plz",), ("bitte",), ("por", "favor")})
-_THANKS: Final = frozenset({("thanks",), ("thank", "you"), ("thx",), ("danke",), ("merci",), ("gracias",)})
-_HOLDS_ON: Final = lexicon.CLAUSE_OPENERS | {"of", "and", "or", "is", "say", "best", "kind", "my"}
-
-
-_MAX_COURTESIES: Final = 6
+_WITHOUT_COMMA: Final = frozenset({("please",), ("pls",), ("plz",), ("kindly",), ("quick", "question")})
+_ASKS: Final = lexicon.WH_WORDS | lexicon.IMPERATIVES
+_ASKS_YOU: Final = words("can could would will do")
+_BEGINNINGS: Final = _ASKS | lexicon.AUXILIARIES | lexicon.FOREIGN
+_SHORTEST: Final = 4
+"""Fewer words are no question of their own behind two courtesies, or behind what was told."""
 
 
 def without_courtesy(tokens: list[Token]) -> list[Token]:
-    """Articles are gone already."""
-    if any(token.text in lexicon.WORD_TALK for token in tokens):
-        return _without_start(tokens)
-    found: list[Token] = []
-    for token in tokens:
-        before = found[-1].text if found else ","
-        is_filler = token.text == "exactly" and before in lexicon.WH_WORDS
-        is_manner = token.text == "kindly" and before not in ("you", ",")
-        if (token.text not in _COURTEOUS or is_manner) and not is_filler:
-            found.append(token)
-    for _ in range(_MAX_COURTESIES):
-        shorter = _without_end(_without_start(found))
-        if len(shorter) == len(found):
-            break
-        found = shorter
-    return found
+    """Articles are gone already. All tokens, or a question that is whole without its courtesies."""
+    texts = {token.text for token in tokens}
+    shorter = _without_first(_trim(tokens), _GREETINGS)
+    if texts & (lexicon.WORD_TALK | _TALK_ABROAD | _MANNERS):
+        return tokens if _names_courtesy(shorter) else shorter
+    greeted = len(shorter) < len(tokens)
+    shorter = _without_please(_without_end(shorter))
+    asked = _without_told(_without_first(_without_first(shorter, _POLITE), _REMARKS))
+    if greeted and len(asked) < min(_SHORTEST, len(shorter)):
+        asked = shorter
+    return tokens if _names_courtesy(asked) else asked
 
 
-def _without_start(tokens: list[Token]) -> list[Token]:
+def _names_courtesy(tokens: list[Token]) -> bool:
+    return any(token.text in _NAMED for token in tokens)
+
+
+def _without_first(tokens: list[Token], phrases: tuple[tuple[str, ...], ...]) -> list[Token]:
+    """``Hello, what is ...`` greets; ``Hello world in Python`` does not, nor ``Hello was sung by whom``."""
     texts = [token.text for token in tokens]
-    for phrase in _LEADING:
-        # "Hello, what is ..." greets; "Hello world in Python" does not.
-        rest = texts[len(phrase) :]
-        if tuple(texts[: len(phrase)]) == phrase and len(rest) > 1 and rest[0] in _BEGINNINGS:
-            return _trim(tokens[len(phrase) :])
-    return _without_told(_trim(tokens))
+    for phrase in phrases:
+        size = len(phrase)
+        rest = texts[size:]
+        if tuple(texts[:size]) != phrase or len(rest) < 2:
+            continue
+        if rest[0] == ",":
+            after = _trim(tokens[size:])
+            is_opening = after[0].text in _BEGINNINGS or _begins_with(after, (*_POLITE, *_REMARKS, *_TOLD))
+            return after if len(after) > 1 and is_opening else tokens
+        is_closed = phrases is _GREETINGS or phrase in _WITHOUT_COMMA
+        asks = rest[0] in _ASKS or (rest[0] in _ASKS_YOU and rest[1] in ("you", "i"))
+        return tokens[size:] if is_closed and asks and len(rest) > 2 else tokens
+    return tokens
+
+
+def _begins_with(tokens: list[Token], phrases: tuple[tuple[str, ...], ...]) -> bool:
+    texts = tuple(token.text for token in tokens)
+    return any(texts[: len(phrase)] == phrase for phrase in phrases)
+
+
+def _without_please(tokens: list[Token]) -> list[Token]:
+    """``could you please tell me``: between who is asked and what is to be done."""
+    texts = [token.text for token in tokens]
+    if texts[1:2] == ["you"] and texts[0] in _ASKS_YOU and texts[2:3] in (["please"], ["kindly"]):
+        return [*tokens[:2], *tokens[3:]] if texts[3:4] and texts[3] in lexicon.IMPERATIVES else tokens
+    return tokens
 
 
 def _without_told(tokens: list[Token]) -> list[Token]:
     """Without a first clause that only tells why somebody asks."""
     texts = [token.text for token in tokens]
+    start = 1 if texts[:1] == ["so"] else 0
     clause = texts.index(",") if "," in texts else 0
-    told = set(texts[:clause])
-    if _names_a_topic(texts[:clause]):
-        return tokens
-    if not 0 < clause <= _MAX_SMALL_TALK or not told & _NEEDED:
-        return tokens
-    if "never" in told and "i" not in texts[: texts.index("never")]:  # I can never remember, ...
-        return tokens
     after = _trim(tokens[clause:])
     if after and after[0].text == "but":
         after = after[1:]
-    asks_first = texts[0] in (lexicon.WH_WORDS | lexicon.AUXILIARIES | lexicon.IMPERATIVES)
-    stands_alone = len(after) > 3 and not {token.text for token in after} & _REFERRING
-    if told <= _SMALL_TALK or (told <= _TOLD and stands_alone and not asks_first):
+    if clause and tuple(texts[start:clause]) in _REMARKS and len(after) > 1:
         return after
-    return tokens
-
-
-def _names_a_topic(clause: list[str]) -> bool:
-    """``asking for my boss``, ``about yesterday``: it says of whom or of when is asked."""
-    for place, word in enumerate(clause):
-        if word in ("about", "for", "on", "of", "regarding"):
-            rest = [other for other in clause[place + 1 :] if other not in _DETERMINERS]
-            if rest and rest[0] not in _TOPICLESS:
-                return True
-    return False
+    stands_alone = len(after) >= _SHORTEST and not {token.text for token in after} & _REFERRING
+    return after if clause and tuple(texts[start:clause]) in _TOLD and stands_alone else tokens
 
 
 def _without_end(tokens: list[Token]) -> list[Token]:
+    """``..., thanks`` takes leave; ``how do I answer thanks`` does not."""
     texts = [token.text for token in tokens]
     for phrase in _TRAILING:
         size = len(phrase)
-        if tuple(texts[-size:]) != phrase or len(texts) <= size + 1:
-            continue
-        before = texts[-size - 1]
-        # "..., kind regards" takes leave; "with kind regards" is what is asked about.
-        if before == "," or phrase in _PLEASE or (phrase in _THANKS and before not in _HOLDS_ON):
+        if tuple(texts[-size:]) == phrase and len(texts) > size + 2 and texts[-size - 1] == ",":
             return _trim(tokens[:-size])
     return tokens
 

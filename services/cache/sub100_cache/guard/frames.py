@@ -71,45 +71,44 @@ who is founder of | who was founder of = who founded
 who is composer of | who was composer of = who composed
 who is discoverer of | who was discoverer of = who discovered
 which is = what is
-when is best time to visit = what is best time to visit
-when is best time to plant = what is best time to plant
-when is best time to go = what is best time to go
-when is best time to travel = what is best time to travel
-when is best time to buy = what is best time to buy
-when is best time to book = what is best time to book
-when is best time to eat = what is best time to eat
-when is best time to take = what is best time to take
-when is best time to see = what is best time to see
-when is best time to sell = what is best time to sell
-when is best time to exercise = what is best time to exercise
-when is best time to sleep = what is best time to sleep
-when is best time to study = what is best time to study
-when is best time to post = what is best time to post
-when is best time to prune = what is best time to prune
-when is best time to harvest = what is best time to harvest
-when is best time to fish = what is best time to fish
-when is best time to start = what is best time to start
-when is best time to move = what is best time to move
-how tall is = what is height of
-how deep is = what is depth of
-how heavy is = what is weight of
-how old is = what is age of
-how old was = what was age of
+when is best time to visit = what is the best time to visit
+when is best time to plant = what is the best time to plant
+when is best time to go = what is the best time to go
+when is best time to travel = what is the best time to travel
+when is best time to buy = what is the best time to buy
+when is best time to book = what is the best time to book
+when is best time to eat = what is the best time to eat
+when is best time to take = what is the best time to take
+when is best time to see = what is the best time to see
+when is best time to sell = what is the best time to sell
+when is best time to exercise = what is the best time to exercise
+when is best time to sleep = what is the best time to sleep
+when is best time to study = what is the best time to study
+when is best time to post = what is the best time to post
+when is best time to prune = what is the best time to prune
+when is best time to harvest = what is the best time to harvest
+when is best time to fish = what is the best time to fish
+when is best time to start = what is the best time to start
+when is best time to move = what is the best time to move
+how tall is = what is the height of
+how deep is = what is the depth of
+how heavy is = what is the weight of
+how old is = what is the age of
+how old was = what was the age of
 what age do = how old do
 what age must = how old must
-what is number of people in = what is population of
-how many people live in = what is population of
+what is number of people in = what is the population of
+how many people live in = what is the population of
 what is location of = where is
 which = what
 is it fine to | is it alright to | is it okay if i | is it okay for me to = is it okay to
-is it possible to | can one = can i
-difference between = what is difference between
-differences between | what is differences between = what is difference between
-best way to = what is best way to
+difference between = what is the difference between
+differences between | what is differences between = what is the difference between
+best way to = what is the best way to
 meaning of | definition of = {MEANING}
 price of | cost of = {PRICE}
-what is best way i can | what is best way for me to = what is best way to
-is it possible for me to | am i able to | is there any way i can = can i
+what is best way i can | what is best way for me to = what is the best way to
+is it possible for me to | is there any way i can = can i
 what happens | what will happen | what would happen = <what-happens>
 """)
 _STATEMENT_ORDER: Final = frozenset({"how come", "what is reason that", "what is reason why"})
@@ -148,12 +147,22 @@ _FRONTED: Final = words("in on at by for with from to under during")
 def question(tokens: Sequence[Token]) -> Question:
     """``tokens`` are canonical."""
     asked, is_indirect = _without_request(with_front_last(list(tokens)))
-    return _with_head(_without_end(_with_relation(Question(asked, is_indirect))))
+    return _with_head(_without_end(_with_the(_with_relation(Question(asked, is_indirect)))))
 
 
 def without_request(asked: Sequence[Token]) -> tuple[Token, ...]:
     """``can you tell me where X is`` -> ``where X is``; ``could you list X`` -> ``list X``."""
     return _without_request(asked)[0]
+
+
+def _placed(words: tuple[str, ...]) -> tuple[Token, ...]:
+    """``the`` is a property of the word after it."""
+    before = ("", *words)
+    return tuple(
+        Token(word, word, "the" if previous == "the" else "")
+        for previous, word in zip(before, words, strict=False)
+        if word != "the"
+    )
 
 
 def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -201,8 +210,21 @@ def _with_relation(found: Question) -> Question:
         owner, owned = found.tokens[2:mark], found.tokens[mark + 1 :]
         if owner and owned and owned[0].text in _RELATIONAL:
             of = Token("of", "of")
-            tokens = (*found.tokens[:2], owned[0], of, *owner, *owned[1:])
+            thing = msgspec.structs.replace(owned[0], article="the")
+            tokens = (*found.tokens[:2], thing, of, *owner, *owned[1:])
             return msgspec.structs.replace(found, tokens=tokens)
+    return found
+
+
+def _with_the(found: Question) -> Question:
+    """``what is [the] capital of France``: there is one, so nothing else can be meant."""
+    tokens, texts = found.tokens, _texts(found.tokens)
+    is_one = (
+        texts[:1] in (("what",), ("who",)) and texts[1:2] in (("is",), ("was",)) and texts[3:4] == ("of",)
+    )
+    if is_one and texts[2] in _RELATIONAL and not tokens[2].article:
+        named = msgspec.structs.replace(tokens[2], article="the")
+        return msgspec.structs.replace(found, tokens=(*tokens[:2], named, *tokens[3:]))
     return found
 
 
@@ -234,7 +256,7 @@ def _with_head(found: Question) -> Question:
     for prefix, head in _HEADS:
         rest = _after(prefix, tokens)
         if rest:
-            begun = tuple(Token(word, word) for word in head)
+            begun = _placed(head)
             is_indirect = found.is_indirect or " ".join(prefix) in _STATEMENT_ORDER
             return Question((*begun, *rest), is_indirect=is_indirect)
     return found

@@ -19,14 +19,14 @@ _LANGUAGES: Final = words(
 _SYMMETRIC: Final = words(
     "difference differences distance relationship similarity similarities connection comparison"
 )
-_STATES: Final = words(
+_HANDLED: Final = words(
     """
-    scared tired bored depressed excited interested confused married divorced drunk lost gone worried stressed
-    annoyed surprised embarrassed frightened relaxed satisfied disappointed pleased related allergic addicted
-    attached used known hurt affected infected
+    pronounced spelled cooked baked boiled fried grilled roasted stored cleaned washed measured calculated
+    computed installed prepared brewed sharpened folded peeled sliced chopped marinated seasoned ironed
+    configured
     """
 )
-"""Participles of how one is, not of what is done."""
+"""What whoever asks may do as well as anybody: who judges, dismisses or regards is part of the question."""
 
 _PRONOUNS: Final = words("i you he she it we they me him her us them this that")
 _TELLING: Final = words("give tell show list name state provide")
@@ -57,8 +57,9 @@ def with_front_last(tokens: list[Token]) -> tuple[Token, ...]:
 def active_form(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], int] | None:
     """The active of a passive, and the place of the participle in it, which stands for another form:
 
-    ``how is X filtered by Y`` -> ``how do Y filter X``; ``how should X be kept`` -> ``how should i keep X``;
-    ``can X be frozen`` -> ``can i freeze X``; ``how is X pronounced`` -> ``how do you pronounce X``;
+    ``how is X filtered by Y`` -> ``how do Y filter X``; ``how should X be stored`` -> ``how should i store
+    X``;
+    ``how is X pronounced`` -> ``how do you pronounce X``;
     ``X was written by who`` and ``by who was X written`` -> ``who wrote X``."""
     texts = _texts(tokens)
     if len(texts) < 4:
@@ -67,8 +68,6 @@ def active_form(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], int] | No
         return _by_whom(tokens, texts)
     if texts[0] == "how" and texts[1] in ("should", "can"):
         return _be_done(tokens, texts, 2)
-    if texts[0] == "can":
-        return _be_done(tokens, texts, 1)
     if texts[0] in ("how", "when", "where", "why") and texts[1] in ("is", "was"):
         return _done_by(tokens, texts)
     return None
@@ -87,15 +86,13 @@ def as_known(tokens: tuple[Token, ...]) -> tuple[Token, ...] | None:
             return (Token("what", "what"), Token("is", "is"), *named)
     if texts[:4] == ("what", "would", "be", "good") and tokens[3].article == "a":
         return (tokens[0], Token("is", "is"), *tokens[3:])
-    if texts[-1] in _LANGUAGES and len(texts) > 3 and texts[-2] in ("in", "to", "into"):
+    if texts[-1] in _LANGUAGES and len(texts) > 3 and texts[-2] == "in":
         for start in (
-            ("translate",),
             ("how", "do", "you", "say"),
             ("how", "do", "i", "say"),
             ("how", "to", "say"),
         ):
-            is_pair = (start == ("translate",)) == (texts[-2] != "in")
-            if texts[: len(start)] == start and is_pair:
+            if texts[: len(start)] == start:
                 return (Token(TRANSLATE, ""), *tokens[len(start) : -2], tokens[-1])
     return _conversion(tokens, texts) or _comparison(tokens, texts)
 
@@ -135,7 +132,7 @@ def _comparison(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Toke
 
 def _between(left: Sequence[Token], right: Sequence[Token]) -> tuple[Token, ...]:
     first, second = sorted((tuple(left), tuple(right)), key=_texts)
-    head = tuple(Token(word, word) for word in ("what", "is", "difference", "between"))
+    head = (Token("what", "what"), Token("is", "is"), Token("difference", "", "the"), Token("between", ""))
     return (*head[:3], head[3], *first, Token("and", "and"), *second)
 
 
@@ -158,9 +155,7 @@ def _be_done(
     tokens: tuple[Token, ...], texts: tuple[str, ...], start: int
 ) -> tuple[tuple[Token, ...], int] | None:
     be = texts.index("be") if texts.count("be") == 1 else 0
-    if be <= start or be + 1 >= len(texts) or not may_be_participle(texts[be + 1]):
-        return None
-    if texts[be + 1] in _STATES:
+    if be <= start or be + 1 >= len(texts) or texts[be + 1] not in _HANDLED:
         return None
     if texts[start] in _PRONOUNS or "by" in texts[be:]:
         return None
@@ -178,7 +173,7 @@ def _done_by(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[T
         agent = tokens[place + 2 :]
         active = (tokens[0], Token(auxiliary, auxiliary), *agent, tokens[place], *tokens[2:place])
         return active, 2 + len(agent)
-    if place == len(texts) - 1 and texts[:2] == ("how", "is"):
+    if place == len(texts) - 1 and texts[:2] == ("how", "is") and texts[place] in _HANDLED:
         you = (tokens[0], Token("do", "do"), Token("you", "you"))
         return (*you, tokens[-1], *tokens[2:-1]), 3
     return None

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from . import lexicon
-from .ambiguous import ACRONYMS
 from .frames import CAUSE, HOW_TO, Question
 from .tokens import Token
-from .typos import is_typo
 from .verbs import is_past, is_plural, is_third_person, stands_for
 from .wordlists import words
 
@@ -24,16 +22,11 @@ _COUNTED: Final = words(
     point percent stone liter meter kilometer grade level step
     """
 )
-_AMOUNTS: Final = (("how", "many"), ("how", "much"))
-"""The calories in an egg are not those in egg."""
-
 _SOMEBODY: Final = words("i my he his she her they their we our")
 """Why somebody has a headache is another question than why he has headaches."""
 
+_MAX_NOUN: Final = 3
 _CONNECTIVES: Final = (lexicon.CLAUSE_OPENERS | {"and", "or", "but"}) - {"to"}
-_SHORT: Final = 3
-"""What is the time? What is time? In so short a question every article counts."""
-
 _ADVERBS: Final = words(
     """
     to if that all every each any some no only always ever never often and or but even still also
@@ -50,9 +43,6 @@ def is_same(one: Question, other: Question) -> bool:
         direct, indirect = (right[0], left[0]) if one.is_indirect else (left[0], right[0])
         if _is_indirect_form(direct, indirect):
             return True
-    is_short = len(left[0]) <= _SHORT and _texts(left[0]) == _texts(right[0])
-    if is_short and _articles(left[0]) != _articles(right[0]):
-        return False
     return _all_match(one, other, left[0], right[0]) or _has_not_moved(left[0], right[0])
 
 
@@ -74,13 +64,11 @@ def _without_commas(question: Question) -> tuple[tuple[Token, ...], tuple[int, .
 def _all_match(one: Question, other: Question, left: Sequence[Token], right: Sequence[Token]) -> bool:
     if len(left) != len(right):
         return False
-    if _texts(left[:2]) in _AMOUNTS and [a.article == "a" for a in left] != [b.article == "a" for b in right]:
-        return False
     is_generic = _texts(left[:1]) in _GENERIC_HEADS or _texts(left[:2]) in _GENERIC_HEADS
     if left[0].text not in (HOW_TO, CAUSE) and any(token.text in _SOMEBODY for token in left):
         is_generic = False
     for place, (a, b) in enumerate(zip(left, right, strict=True)):
-        if _match(a, b, place):
+        if _match(a, b):
             continue
         if is_generic and (_is_generic(left, right, place) or _is_generic(right, left, place)):
             continue
@@ -92,43 +80,26 @@ def _all_match(one: Question, other: Question, left: Sequence[Token], right: Seq
     return True
 
 
-def _match(a: Token, b: Token, place: int) -> bool:
-    if a.article != b.article and not _may_drop_article(a, b):
-        return False
-    if a.text != b.text:
-        return is_typo(a, b)
-    has_other_case = a.raw != b.raw and a.raw.casefold() == b.raw.casefold()
-    if not has_other_case or not place:
-        return True
-    is_acronym = a.text in ACRONYMS and a.raw.isupper() != b.raw.isupper()
-    return a.text not in lexicon.CASE_MATTERS and not is_acronym
-
-
-def _may_drop_article(a: Token, b: Token) -> bool:
-    """One has an article and the other none: where that makes no other thing of the word."""
-    articles = {a.article, b.article}
-    if "" not in articles:
-        return False
-    if a.text in lexicon.MASS_NOUNS or a.text[:1].isdigit():
-        return False
-    if "a" in articles:
-        return True
-    is_name = any(token.raw[:1].isupper() and not token.raw.isupper() for token in (a, b))
-    return not is_name
-
-
-def _articles(tokens: Sequence[Token]) -> list[str]:
-    return [token.article for token in tokens]
+def _match(a: Token, b: Token) -> bool:
+    return a.text == b.text and a.article == b.article
 
 
 def _is_generic(singular: Sequence[Token], plural: Sequence[Token], place: int) -> bool:
-    """``a <word> <word> thing`` against ``<word> <word> things``."""
-    word = singular[place].text
-    if word in _COUNTED or not is_plural(word, plural[place].text):
-        return False
-    for start in range(place, max(-1, place - 3), -1):
+    """``place`` is in ``a <word> thing`` against ``<word> things``: the word that has the article,
+    or the thing."""
+    for start in range(place, max(-1, place - _MAX_NOUN), -1):
         if singular[start].article == "a":
-            return not plural[start].article
+            break
+    else:
+        return False
+    if plural[start].article:
+        return False
+    for end in range(place, min(len(singular), start + _MAX_NOUN)):
+        one, many = singular[end], plural[end]
+        if end > start and (one.article or many.article):
+            return False
+        if one.text != many.text:
+            return one.text not in _COUNTED and is_plural(one.text, many.text)
     return False
 
 
@@ -146,7 +117,7 @@ def _is_indirect_form(direct: Sequence[Token], indirect: Sequence[Token]) -> boo
     for moved in range(place, len(indirect)):
         if indirect[moved].text == auxiliary:
             left = [*indirect[:moved], *indirect[moved + 1 :]]
-            if len(left) == len(rest) and all(_match(a, b, 1) for a, b in zip(rest, left, strict=True)):
+            if len(left) == len(rest) and all(_match(a, b) for a, b in zip(rest, left, strict=True)):
                 return True
     return False
 
@@ -155,7 +126,7 @@ def _match_but(base: Sequence[Token], formed: Sequence[Token], form: object, *, 
     """All match but one verb, which stands in its ``form`` on the right."""
     if len(base) != len(formed):
         return False
-    others = [(a.text, b.text) for a, b in zip(base, formed, strict=True) if not _match(a, b, 1)]
+    others = [(a.text, b.text) for a, b in zip(base, formed, strict=True) if not _match(a, b)]
     if not others:
         return not is_needed
     return len(others) == 1 and callable(form) and bool(form(*others[0]))
@@ -178,7 +149,7 @@ def _has_not_moved(left: Sequence[Token], right: Sequence[Token]) -> bool:
     if set(early[first + 1 : last + 1]) & _ADVERBS:
         return False
     rests = [[token for token in tokens if token.text != "not"] for tokens in (left, right)]
-    return all(_match(x, y, 1) for x, y in zip(*rests, strict=True))
+    return all(_match(x, y) for x, y in zip(*rests, strict=True))
 
 
 def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:

@@ -12,19 +12,35 @@ import msgspec
 from . import equivalents, lexicon
 
 _QUOTES: Final = {0x2019: "'", 0x2018: "'", 0x201C: '"', 0x201D: '"', 0x201E: '"', 0xAB: '"', 0xBB: '"'}
-_DASHES: Final = "-\u2013\u2014"
 _TOKEN: Final = re.compile(
     r"[A-Za-z](?:\+\+|#)(?!\w)"  # C++, C#
     r"|\.[A-Za-z]\w+"  # .NET
     r"|\d+(?:,\d{3})+(?:\.\d+)?"
-    r"|\w+(?:[.'&/:@-]\w+)*'?"
-    r"|[^\w\s]+"
+    r"|\w+(?:[.'/:-]\w+)*"
+    r"|[^\w\s]"
 )
 _HYPHENATED: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+|\d+(?:-[^\W\d_]+)+")
 _NUMBER_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z]{1,4})")
-_BREAKS: Final = frozenset(f".,?!:;…{_DASHES}")
-_MARKS: Final = _BREAKS | frozenset("()\"'¿¡")
-_CODE: Final = re.compile(r"[`{}\[\]\\=<>|^~$*_@]|//|\(\)|->|::|\w;\s*$|\w\(|(?:^|\s)--?[A-Za-z]|(?:^|\s)/\w")
+_BREAKS: Final = frozenset(".,?!:;…")
+_PUNCTUATION: Final = re.compile(
+    r"""
+    (?<=[^\W\d_])(?:[,:;](?=\s+\S)|[?!.…]+(?=\s|$))  # behind a word
+    |(?<=\d)(?:\?+|[.,])(?=\s+[^\W\d_]|$)            # behind a number: 3! is 6, and 1, 2 a list
+    |(?<=\w\s)\?+$
+    |(?<=\w)[.'/:-](?=\w)                             # within a word or a number
+    |(?<=\d),(?=\d{3}(?!\d))
+    |(?<!\S)[¿¡](?=\w)
+    |(?<=\d)%(?=\?*$|\s+[A-Za-z]{2})|(?<=\d\s)%(?=\sof\s)
+    |(?<=\b[A-Za-z])(?:\+\+|\#)(?!\w)                # C++, C#
+    |(?<!\S)\.(?=[A-Za-z]\w)                          # .NET
+    """,
+    re.VERBOSE,
+)
+"""Marks that are plain punctuation where they stand; any other, or elsewhere, carries meaning."""
+
+_SYMBOL: Final = re.compile(r"[^\w\s]|_")
+_LAYOUT: Final = re.compile(r"[^\S ]|  ")
+_GROUPED: Final = re.compile(r"\d,\d{3}")
 _LATIN_1: Final = re.compile(r"[^\x00-\x7f]")
 
 
@@ -41,20 +57,34 @@ def plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).translate(_QUOTES).split())
 
 
+def written(text: str) -> str:
+    """As it is, but for the form of its letters and blanks around it."""
+    return unicodedata.normalize("NFC", text).strip()
+
+
 def looks_like_code(text: str) -> bool:
-    return _CODE.search(text) is not None
+    """Whether ``text``, as ``written``, is more than words and plain punctuation on one line: every symbol,
+    bracket, quotation mark and blank may carry its meaning then."""
+    straight = text.translate(_QUOTES)
+    return bool(_LAYOUT.search(straight) or _SYMBOL.search(_PUNCTUATION.sub("", straight)))
+
+
+def has_grouped_number(text: str) -> bool:
+    """``1,000``: a thousand in English, one in German, a spelling to whoever asks how it is written."""
+    return _GROUPED.search(text) is not None
 
 
 def split(text: str) -> list[Token]:
-    """Words and symbols in order; ``,`` stands for every mark that separates clauses. ``text`` is plain."""
+    """Words in order; ``,`` stands for every mark that separates clauses. ``text`` is plain and no code."""
     tokens: list[Token] = []
     for found in _TOKEN.finditer(text):
         piece = found[0]
-        if piece[0].isalnum() or (piece[0] in "._" and len(piece) > 1 and piece[1].isalnum()):
-            tokens += [Token(word.lower(), word) for word in _words(piece.rstrip("'"))]
-        elif not set(piece) <= _MARKS or _stands_alone(text, found):
-            tokens.append(Token(piece, piece))
-        elif set(piece) & _BREAKS and tokens and tokens[-1].text != ",":
+        if piece[0].isalnum() or (piece[0] == "." and len(piece) > 1 and piece[1].isalnum()):
+            tokens += [Token(word.lower(), word) for word in _words(piece)]
+        elif not set(piece) <= _BREAKS:
+            if piece not in ("¿", "¡"):
+                tokens.append(Token(piece, piece))
+        elif tokens and tokens[-1].text != ",":
             tokens.append(Token(",", piece))
     while tokens and tokens[-1].text == ",":
         tokens.pop()
@@ -68,7 +98,8 @@ def is_foreign(tokens: list[Token]) -> bool:
 
 def _words(piece: str) -> list[str]:
     if _HYPHENATED.fullmatch(piece) and not piece.endswith("ing"):  # a man-eating shark
-        return piece.split("-")
+        parts = piece.split("-")
+        return [piece] if all(len(part) == 1 for part in parts) else parts  # a-b
     if piece.lower() in equivalents.CONTRACTIONS:
         return equivalents.CONTRACTIONS[piece.lower()].split()
     if (found := _NUMBER_UNIT.fullmatch(piece)) and found[2] in equivalents.UNITS:
@@ -78,13 +109,3 @@ def _words(piece: str) -> list[str]:
     if piece.lower().endswith("'s"):
         return [piece[:-2], "'s"]
     return [piece]
-
-
-def _stands_alone(text: str, mark: re.Match[str]) -> bool:
-    """A mark that no word carries is a symbol, between numbers above all; a dash between words is a comma."""
-    before, after = text[: mark.start()], text[mark.end() :]
-    if not before.endswith(" ") or not after.strip(".?! "):
-        return False
-    if set(mark[0]) <= frozenset(_DASHES):
-        return before.rstrip()[-1:].isdigit() or after[:1] != " "
-    return mark[0] not in ("(", '"', "'", "¿", "¡", '("', "('")
