@@ -7,6 +7,7 @@ import collections
 import contextlib
 import os
 import queue
+import resource
 import secrets
 import socket
 import threading
@@ -57,13 +58,15 @@ def nixl_agent() -> NixlAgent:
 class Producer:
     """A prefill worker's side, with the lease ``key`` on blocks HELD."""
 
-    def __init__(self, directory: Path, way: str = "auto", lease_s: float = 30.0) -> None:
+    def __init__(
+        self, directory: Path, way: str = "auto", lease_s: float = 30.0, proof_timeout_s: float = 5.0
+    ) -> None:
         self.way = way
         self.memory = memory(1)
         self.nixl = NixlServing(nixl_agent(), self.memory) if way == "nixl" else None
         self.leases = Leases(lease_s, time.monotonic)
         self.leases.pin("key", "request", b"prompt", HELD)
-        self.exporter = Exporter(self.memory, self.leases, KEY, self.nixl)
+        self.exporter = Exporter(self.memory, self.leases, KEY, self.nixl, proof_timeout_s)
         self.port = self.exporter.start("127.0.0.1", 0, directory / "kv.sock")
         self.handle = KvHandle(
             connector=connector_of(way),
@@ -216,6 +219,50 @@ def test_exporter_outlives_peers_that_talk_nonsense(producer: Producer, consumer
             assert len(peer.recv(NONCE_BYTES)) == NONCE_BYTES
             peer.sendall(noise)
     assert np.array_equal(consumer.pull(producer.over_tcp()).layers[0][0], producer.memory.layers[0][HELD[0]])
+
+
+def test_peer_that_trickles_its_proof_is_hung_up_on_in_time(tmp_path: Path) -> None:
+    """It needs no secret to hold one of the few connections, so it does not hold it for long."""
+    producer = Producer(tmp_path, "tcp", proof_timeout_s=0.4)
+    try:
+        with socket.create_connection(("127.0.0.1", producer.port), 5) as peer:
+            started_s = time.monotonic()
+            assert len(peer.recv(NONCE_BYTES)) == NONCE_BYTES
+            peer.settimeout(0.1)
+            told: bytes | None = None
+            while told is None and time.monotonic() < started_s + 4:
+                with contextlib.suppress(TimeoutError):
+                    peer.sendall(b"x")
+                    told = peer.recv(1)
+            assert told == b""
+            assert time.monotonic() - started_s < 2
+    finally:
+        producer.exporter.stop()
+
+
+def test_listener_rests_while_it_cannot_accept_and_serves_afterwards(tmp_path: Path) -> None:
+    """Out of file descriptors, each try fails at once."""
+    producer, consumer = Producer(tmp_path, "tcp"), Consumer("tcp")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    with socket.socket() as waiting:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (waiting.fileno() + 8, hard))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(os.open(os.devnull, os.O_RDONLY))
+            waiting.connect(("127.0.0.1", producer.port))
+            used_s = time.process_time()
+            threading.Event().wait(0.5)
+            assert time.process_time() - used_s < 0.2
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for descriptor in taken:
+                os.close(descriptor)
+        consumer.pull(producer.handle)
+    assert producer.next_outcome() == "pulled"
+    consumer.close()
+    producer.exporter.stop()
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 64
 _PROOF_TIMEOUT_S: Final = 5.0
+_ACCEPT_PAUSE_S: Final = 0.2
 _IDLE_TIMEOUT_S: Final = 3 * MAX_IDLE_S
 _MAX_SEND_S: Final = 30.0
 
@@ -43,10 +44,19 @@ _MAX_SEND_S: Final = 30.0
 class Exporter:
     """``start`` binds and returns the TCP port; ``stop`` ends all threads and is idempotent.
 
-    With ``nixl``, pullers read the blocks themselves, and in no other way.
+    With ``nixl``, pullers read the blocks themselves, and in no other way. ``proof_timeout_s`` is for all of
+    the proof: until it is there, anybody may hold a connection.
     """
 
-    def __init__(self, memory: KvMemory, leases: Leases, key: bytes, nixl: NixlServing | None = None) -> None:
+    def __init__(
+        self,
+        memory: KvMemory,
+        leases: Leases,
+        key: bytes,
+        nixl: NixlServing | None = None,
+        proof_timeout_s: float = _PROOF_TIMEOUT_S,
+    ) -> None:
+        self._proof_timeout_s = proof_timeout_s
         self._memory = memory
         self._nixl = nixl
         self._leases = leases
@@ -56,7 +66,7 @@ class Exporter:
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._is_stopped = False
+        self._stopping = threading.Event()
 
     def start(self, host: str, port: int, socket_path: Path | None) -> int:
         """Listen on ``host`` and on a Unix socket (made private by its directory), whichever is given.
@@ -80,7 +90,7 @@ class Exporter:
 
     def stop(self) -> None:
         with self._lock:
-            self._is_stopped = True
+            self._stopping.set()
             sockets = [*self._listeners, *self._connections]
         for sock in sockets:
             with contextlib.suppress(OSError):
@@ -97,12 +107,14 @@ class Exporter:
         threading.Thread(target=target, args=(sock,), name=name, daemon=True).start()
 
     def _accept(self, listener: socket.socket) -> None:
-        while not self._is_stopped:
+        while not self._stopping.is_set():
             try:
                 connection, _ = listener.accept()
-            except OSError:
-                if self._is_stopped:
+            except OSError as error:
+                if self._stopping.is_set():
                     return
+                _log.warning("kv_accept_failed: %s", error)
+                self._stopping.wait(_ACCEPT_PAUSE_S)  # out of descriptors, say: the next call fails as well
                 continue
             if not self._slots.acquire(blocking=False):
                 connection.close()
@@ -114,9 +126,9 @@ class Exporter:
     def _converse(self, connection: socket.socket) -> None:
         session = _Session(Channel(connection), self._memory, self._leases, self._nixl)
         try:
-            session.channel.settimeout(_PROOF_TIMEOUT_S)
-            prove_as_exporter(session.channel, self._key)
-            while not self._is_stopped:
+            with session.channel.within(self._proof_timeout_s):
+                prove_as_exporter(session.channel, self._key)
+            while not self._stopping.is_set():
                 session.channel.settimeout(_IDLE_TIMEOUT_S)
                 session.answer(session.channel.receive(request_decoder))
         except PeerError as error:

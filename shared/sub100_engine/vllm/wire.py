@@ -21,6 +21,7 @@ import os
 import select
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final, TypeVar
@@ -105,6 +106,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
+        self._ends_at_s = 0.0
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -121,6 +123,15 @@ class Channel:
         self.socket.settimeout(None)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self.socket.setsockopt(socket.SOL_SOCKET, option, limit)
+
+    @contextlib.contextmanager
+    def within(self, timeout_s: float) -> Iterator[None]:
+        """So long for all reads and writes inside together, however many bytes a peer has sent by then."""
+        self._ends_at_s = time.monotonic() + timeout_s
+        try:
+            yield
+        finally:
+            self._ends_at_s = 0.0
 
     def send(self, message: msgspec.Struct) -> None:
         payload = _encode(message)
@@ -142,6 +153,7 @@ class Channel:
 
     def read_into(self, view: memoryview) -> None:
         while view.nbytes:
+            self._keep_deadline()
             with _timed():
                 count = self.socket.recv_into(view, 0, socket.MSG_WAITALL)
             if not count:
@@ -149,11 +161,20 @@ class Channel:
             view = view[count:]
 
     def write(self, data: bytes | memoryview) -> None:
+        self._keep_deadline()
         with _timed():
             self.socket.sendall(data)
 
     def close(self) -> None:
         self.socket.close()
+
+    def _keep_deadline(self) -> None:
+        if not self._ends_at_s:
+            return
+        left_s = self._ends_at_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self.settimeout(left_s)
 
 
 class HangUp:
