@@ -411,6 +411,26 @@ class EngineBehaviour:
         await rig.idle(rig.prefill)
         assert recorder.outputs == []
 
+    @pytest.mark.parametrize("is_aborted", [True, False])
+    async def test_kv_of_a_decode_that_never_began_is_the_next_workers(
+        self, rig: Rig, is_aborted: bool
+    ) -> None:
+        """Who sent the job sends the same handle on, or releases it."""
+        await rig.idle(rig.decode)
+        prompt = rig.prompt(40)
+        first, kv = await rig.handed_over(prompt)
+        vain = Recorder(rig.work(prompt, output=[first if is_aborted else 2**31], kv=kv))
+        rig.decode.decode(vain.work, vain)
+        if is_aborted:
+            await asyncio.sleep(0)
+            rig.decode.abort(vain.work.attempt)
+        else:
+            assert (await rig.ended(vain)).last.error
+        await rig.idle(rig.decode)
+        rest = await rig.decoded(rig.work(prompt, output=[first], kv=kv))
+        assert rest.last.error == ""
+        assert rest.outputs[0].transferred_tokens == len(prompt)
+
     async def test_abort_of_a_finished_prefill_leaves_its_kv(self, rig: Rig) -> None:
         prompt = rig.prompt(40)
         work = rig.work(prompt)

@@ -168,7 +168,7 @@ class VllmEngine:
         self._changed.set()
 
     def release(self, kv: KvHandle) -> None:
-        """Own handles and, after a decode that never started, other workers'."""
+        """Own handles and, after an answer that was over before it began, other workers'."""
         task = asyncio.get_running_loop().create_task(self._release(kv), name="kv-release")
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
@@ -222,11 +222,10 @@ class VllmEngine:
                 attempt.tell(error=refusal[0], reason=refusal[1])
             elif len(work.output) >= max_tokens and not attempt.export_key:
                 attempt.tell(finish_reason="length")
+                if work.kv is not None:
+                    self.release(work.kv)
             else:
                 handle = await self._generate(attempt, max_tokens)
-                return
-            if work.kv is not None:
-                self.release(work.kv)
         except Exception:
             _log.exception("attempt_failed", extra={"attempt": work.attempt})
             attempt.tell(error="internal_error", reason="the engine adapter failed")

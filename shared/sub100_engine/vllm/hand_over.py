@@ -113,8 +113,6 @@ class HandOver:
             self._pulls[order.owner] = self._threads.submit(self._pull, order, cancellation), cancellation
         for owner in orders.cancels:
             self._cancel(owner)
-        for handle in orders.releases:
-            self._threads.submit(self._peers.release, handle)
         for handle in orders.unneeded:
             self._threads.submit(self._peers.release, handle, is_unneeded=True)
 

@@ -55,14 +55,13 @@ class PullOrder:
 
 @dataclass(repr=False)
 class Orders(KVConnectorMetadata):  # type: ignore[misc]
-    """``discards``: key and owner. ``releases``: handles that nobody wants, ``unneeded``: whose prompt was
-    found in the own cache. ``cancels``: owners whose pulls nobody waits for any more. ``outputs``: by
-    request, the tokens it starts with (``runner_patch``)."""
+    """``discards``: key and owner. ``unneeded``: handles whose prompt was found in the own cache.
+    ``cancels``: owners whose pulls nobody waits for any more. ``outputs``: by request, the tokens it starts
+    with (``runner_patch``)."""
 
     pins: list[PinOrder] = field(default_factory=list)
     discards: list[tuple[str, str]] = field(default_factory=list)
     pulls: list[PullOrder] = field(default_factory=list)
-    releases: list[KvHandle] = field(default_factory=list)
     unneeded: list[KvHandle] = field(default_factory=list)
     cancels: list[str] = field(default_factory=list)
     outputs: dict[str, list[int]] = field(default_factory=dict)

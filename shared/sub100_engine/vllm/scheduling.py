@@ -121,16 +121,15 @@ class Scheduling:
     def finish(self, request: Request) -> tuple[bool, dict[str, Any] | None]:
         """Whether the engine must leave the blocks alone, and the handle of what is handed over.
 
+        What this request was to pull is not released, however it ended: the next worker may come for it.
         Only an answer that goes on is handed over: a prefill stopped by its one-token limit.
         """
         pending = self._pending.pop(request.request_id, None)
         if pending is None:
             return False, None
-        if pending.params.pull is not None:
-            if pending.is_due:
-                self._orders.releases.append(pending.params.pull)
-            elif request.status == RequestStatus.FINISHED_ABORTED:
-                self._orders.cancels.append(request.request_id)
+        is_ordered = pending.params.pull is not None and not pending.is_due
+        if is_ordered and request.status == RequestStatus.FINISHED_ABORTED:
+            self._orders.cancels.append(request.request_id)
         if not pending.params.export:
             return False, None
         if request.status != RequestStatus.FINISHED_LENGTH_CAPPED or self._place is None:
