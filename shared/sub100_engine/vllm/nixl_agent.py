@@ -25,6 +25,8 @@ State = Literal["running", "done", "failed"]
 Spans = npt.NDArray[np.uint64]
 """One row a span of memory: address, bytes, device."""
 
+_log = logging.getLogger(__name__)
+
 _PACKAGES: Final = ("nixl", "nixl_cu13", "nixl_cu12")
 _MAX_PEERS: Final = 256
 _PAUSE_S: Final = 50e-6
@@ -54,11 +56,14 @@ def load_library() -> ModuleType:
 
 
 class NixlAgent:
-    """``register`` memory -> give ``metadata`` to a peer; ``connect`` to a peer's -> ``read``."""
+    """``register`` memory -> give ``metadata`` to a peer; ``connect`` to a peer's -> ``read``.
 
-    def __init__(self, name: str) -> None:
+    ``library``: what ``load_library`` returns, or what does as it does.
+    """
+
+    def __init__(self, name: str, library: Any = None) -> None:
         self.name = name
-        library = load_library()
+        library = library or load_library()
         self._failures: tuple[type[Exception], ...] = _failures(library)
         with self._guarded():
             config = library.nixl_agent_config(enable_prog_thread=False, backends=["UCX"])
@@ -107,14 +112,19 @@ class NixlAgent:
                     self._agent.remove_remote_agent(peer)
 
     def read(self, peer: str, local: tuple[str, Spans], remote: tuple[str, Spans]) -> "Reading":
-        """Start to fill the local spans from the peer's, pair by pair; each side says what kind they are."""
+        """Start to fill the local spans from the peer's, pair by pair; each side says what kind they are.
+
+        One that cannot start has failed, but a part of it may be on its way: it must be ended as well.
+        """
         with self._guarded(), self._lock:
             descriptors = (self._agent.get_xfer_descs(spans, kind) for kind, spans in (local, remote))
             handle = self._agent.initialize_xfer("READ", *descriptors, peer)
-            reading = Reading(self, handle)
-            if self._agent.transfer(handle) == "ERR":
-                raise NixlError(f"NIXL cannot read from {peer}")
-            return reading
+            try:
+                has_started = self._agent.transfer(handle) != "ERR"
+            except self._failures as error:
+                _log.info("nixl_read_failed: %s", error)
+                has_started = False
+            return Reading(self, handle, has_started)
 
     def progress(self) -> None:
         """Serve peers that read from us; with RDMA the hardware does, and this only connects them."""
@@ -149,12 +159,13 @@ class NixlAgent:
 class Reading:
     """A read on its way. It owns its spans until ``end`` says that they are let go."""
 
-    def __init__(self, agent: NixlAgent, handle: Any) -> None:
+    def __init__(self, agent: NixlAgent, handle: Any, has_started: bool) -> None:
         self._agent = agent
         self._handle = handle
+        self._has_started = has_started
 
     def poll(self) -> State:
-        return self._agent.state(self._handle)
+        return self._agent.state(self._handle) if self._has_started else "failed"
 
     def end(self) -> bool:
         """Cancel it if it runs; False: the library still may write, ask again later."""
@@ -178,7 +189,7 @@ def spans_of(rows: Sequence[tuple[int, int]], device: int = 0) -> Spans:
     return spans
 
 
-def _failures(library: ModuleType) -> tuple[type[Exception], ...]:
+def _failures(library: Any) -> tuple[type[Exception], ...]:
     """The library's own exceptions have no common base of theirs."""
     bindings = library.nixlBind
     own = (
