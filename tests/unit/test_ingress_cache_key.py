@@ -139,7 +139,7 @@ def test_question_of_an_answer_with_a_shape_is_not_asked() -> None:
 
 def test_question_is_kept_from_the_semantic_tier_unless_the_tenant_wants_it() -> None:
     without = whole(chat(), semantic=False)
-    assert without == CacheKey(digest=key(chat()), scope=whole(chat()).scope, question="")
+    assert without == CacheKey(digest=key(chat()), scope=whole(chat()).scope, question="", revision="r")
 
 
 _TEXT = st.sampled_from(["a", "A", "a ", " a", "a\r\nb", "a\nb", "é", "e\u0301", ""])

@@ -22,7 +22,6 @@ def beat(worker: str, role: Role, *, running: int = 0, waiting: int = 0, **field
         worker_id=worker,
         role=role,
         epoch=1,
-        model="m",
         layout="l",
         block_size=32,
         num_blocks=64,
@@ -30,7 +29,7 @@ def beat(worker: str, role: Role, *, running: int = 0, waiting: int = 0, **field
         max_num_seqs=4,
         max_chunk_tokens=2048,
         load=Load(num_running=running, num_waiting=waiting),
-        **{"state": "ready", **fields},
+        **{"state": "ready", "model": "m", **fields},
     )
     return Incoming(subject="s", data=codec.encode(message), reply="", headers={})
 
@@ -67,3 +66,24 @@ def test_worker_that_stops_beating_is_forgotten() -> None:
     assert not seen.has_headroom()
     clock.now_ms = 2001
     assert seen.has_headroom()
+
+
+def test_weights_are_those_of_the_models_ready_workers() -> None:
+    seen = view(
+        beat("p", "prefill", revision="a"),
+        beat("d", "decode", revision="a"),
+        beat("new", "decode", revision="b", state="starting"),
+        beat("else", "decode", revision="c", model="another"),
+    )
+    assert seen.weights("m") == {"a"}
+    assert seen.weights("another") == {"c"}
+    assert seen.weights("unheard of") == frozenset()
+
+
+def test_weights_change_with_the_workers_and_stay_while_there_are_none() -> None:
+    seen = view(beat("p", "prefill", revision="a"), beat("q", "prefill", revision="b"))
+    assert seen.weights("m") == {"a", "b"}
+    seen.on_heartbeat(beat("p", "prefill", revision="a", state="draining"))
+    assert seen.weights("m") == {"b"}
+    seen.on_heartbeat(beat("q", "prefill", revision="b", state="draining"))
+    assert seen.weights("m") == {"b"}

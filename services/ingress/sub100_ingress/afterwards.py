@@ -45,7 +45,7 @@ class Afterwards:
                     target=near.digest,
                     generation=miss.generation,
                     scope=key.scope,
-                    revision=self._cache.revision,
+                    revision=key.revision,
                 ),
             )
         )

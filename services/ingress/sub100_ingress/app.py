@@ -23,6 +23,7 @@ from .exchange import Exchange
 from .http_body import ClientDisconnected, Receive, cancel_on_disconnect, read_body
 from .keys import KeyRing, Tenant
 from .lookup import CacheClient
+from .model_revision import ModelRevision
 from .openai_request import GenerationRequest, parse_chat, parse_completion
 from .opening import Opener
 from .request_metrics import RequestMetrics
@@ -40,7 +41,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     metrics: RequestMetrics
     clock: Clock
     model: str
-    model_revision: str
+    model_revision: ModelRevision
     created: int
     use_cache: bool
     max_body_bytes: int
@@ -112,10 +113,11 @@ class GeneratingRoute:
             )
             tenant: Tenant = scope[door.TENANT]
             control = cache_control.parse(headers.getlist("cache-control"))
+            revision = self._cache_revision(tenant, control)
             if len(body) > surface.long_prompt_bytes:
-                request, key = await asyncio.to_thread(self._read, body, tenant, control)
+                request, key = await asyncio.to_thread(self._read, body, tenant, revision)
             else:
-                request, key = self._read(body, tenant, control)
+                request, key = self._read(body, tenant, revision)
             ex = surface.opener.open(
                 headers,
                 request,
@@ -138,17 +140,21 @@ class GeneratingRoute:
         responder: Responder = (SseResponder if request.stream else BodyResponder)(ex, writer, send)
         await _answer_until_disconnect(surface.serving, ex, responder, receive, len(body))
 
-    def _read(
-        self, body: bytes, tenant: Tenant, control: CacheControl
-    ) -> tuple[GenerationRequest, CacheKey | None]:
+    def _cache_revision(self, tenant: Tenant, control: CacheControl) -> str:
+        """Of the model, for a request that may use the cache; else empty."""
+        surface = self._surface
+        may_use = surface.use_cache and control.may_write and tenant.cache != "off"
+        return surface.model_revision.now() if may_use else ""
+
+    def _read(self, body: bytes, tenant: Tenant, revision: str) -> tuple[GenerationRequest, CacheKey | None]:
         """The request and its cache key, if it has one; runs in a thread for long bodies."""
         surface = self._surface
         request = self._parse(body)
         if request.model != surface.model:
             raise _unknown_model(request.model, surface.model)
-        if not (surface.use_cache and control.may_write and is_cacheable(request, tenant.cache)):
+        if not (revision and is_cacheable(request, tenant.cache)):
             return request, None
-        return request, cache_key(request, tenant, surface.model_revision)
+        return request, cache_key(request, tenant, revision)
 
 
 async def _answer_until_disconnect(

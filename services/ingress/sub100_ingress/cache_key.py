@@ -48,11 +48,13 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 class CacheKey(msgspec.Struct, frozen=True, kw_only=True):
     """``question`` is empty when the semantic tier must not be asked: the tenant does not want it, there is
-    no question, a very long one, or the answer has a shape. Hashes have 32 bytes."""
+    no question, a very long one, or the answer has a shape. Hashes have 32 bytes; ``revision`` is covered by
+    both."""
 
     digest: bytes
     scope: bytes
     question: str
+    revision: str
 
 
 def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -> CacheKey:
@@ -74,7 +76,12 @@ def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -
     is_semantic = (
         tenant.semantic and request.sampling.structured is None and len(question) <= MAX_QUESTION_CHARS
     )
-    return CacheKey(digest=digest, scope=scope, question=question if is_semantic else "")
+    return CacheKey(
+        digest=digest,
+        scope=scope,
+        question=question if is_semantic else "",
+        revision=model_revision,
+    )
 
 
 def is_cacheable(request: GenerationRequest, policy: CachePolicy) -> bool:

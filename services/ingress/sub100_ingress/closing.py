@@ -40,6 +40,8 @@ def close_exchange(ex: Exchange, status: int, metrics: RequestMetrics) -> None:
             "num_transferred_tokens": ex.num_transferred_tokens,
             "num_completion_tokens": ex.num_completion_tokens,
             "num_attempts": ex.num_attempts,
+            "cache_scope": ex.key.scope.hex() if ex.key is not None else "",
+            "model_revision": ex.key.revision if ex.key is not None else "",
         },
     )
 

@@ -1,4 +1,7 @@
-"""Whether the region's workers have room, as their heartbeats say; a hint, never a decision of placement."""
+"""What the region's workers say in their heartbeats: whether they have room, and which weights they run.
+
+Hints, never a decision of placement.
+"""
 
 from typing import Final
 
@@ -18,6 +21,7 @@ class FleetView:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._beats: dict[str, tuple[Heartbeat, float]] = {}
+        self._weights: dict[str, frozenset[str]] = {}
 
     def on_heartbeat(self, msg: Incoming) -> None:
         """Listener of ``subjects.heartbeat_all``."""
@@ -34,6 +38,14 @@ class FleetView:
         for beat in self._fresh():
             free[beat.role] = free.get(beat.role, False) or _is_free(beat, beat.max_num_seqs)
         return all(free.values())
+
+    def weights(self, model: str) -> frozenset[str]:
+        """The revisions of the weights that answer as ``model``: more than one while pools with others serve
+        side by side. While nobody is ready it is what was there last; empty: nobody was ready yet."""
+        ready = frozenset(beat.revision for beat in self._fresh() if beat.model == model)
+        if ready:
+            self._weights[model] = ready
+        return self._weights.get(model, frozenset())
 
     def is_quiet(self) -> bool:
         """Whether nobody waits anywhere and all workers together are at most half full."""

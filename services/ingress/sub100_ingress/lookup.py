@@ -43,15 +43,12 @@ _UNAVAILABLE: Final = CacheMiss(reason="unavailable")
 class CacheClient:
     """Look-ups and fills of one region."""
 
-    def __init__(
-        self, bus: Bus, telemetry: Telemetry, *, region: str, ttl_s: int, model_revision: str
-    ) -> None:
+    def __init__(self, bus: Bus, telemetry: Telemetry, *, region: str, ttl_s: int) -> None:
         self._bus = bus
         self._telemetry = telemetry
         self._lookup_subject = subjects.cache_lookup(region)
         self._fill_subject = subjects.cache_fill(region)
         self._ttl_s = ttl_s
-        self.revision = model_revision
         self._admin_subject = subjects.cache_admin(region)
 
     async def warm_up(self) -> None:
@@ -82,7 +79,7 @@ class CacheClient:
                 budget=ex.ledger.budget_for(hop),
                 scope=key.scope,
                 question=key.question,
-                revision=self.revision,
+                revision=key.revision,
                 threshold=ex.tenant.threshold,
                 max_age_s=control.max_age_s if control.may_read else 0,
             )
@@ -130,7 +127,7 @@ class CacheClient:
             ttl_s=ex.tenant.ttl_s or self._ttl_s,
             scope=key.scope,
             question=key.question,
-            revision=self.revision,
+            revision=key.revision,
             generation=generation,
         )
         await self._write(fill, ex.span)

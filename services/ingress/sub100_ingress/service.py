@@ -1,7 +1,7 @@
 """The ingress program: HTTP server, subscriptions, watchdog, and the order in which they start and end."""
 
 import asyncio
-import hashlib
+import contextlib
 import logging
 import sys
 import time
@@ -35,6 +35,7 @@ from .keys import KeyRing
 from .liveness import Liveness
 from .lookup import CacheClient
 from .model_judge import ModelJudge
+from .model_revision import ModelRevision, text_revision
 from .opening import Opener
 from .placing import SchedulerClient
 from .prepare import Preparer
@@ -47,6 +48,8 @@ from .watchdog import Watchdog
 _log = logging.getLogger(__name__)
 
 _KEYS_INTERVAL_S = 2.0
+_LISTEN_FIRST_S = 0.75
+"""More than workers' heartbeats are apart."""
 _SWITCH_INTERVAL_S = 0.0005
 """How long a thread that tokenises a long prompt may hold the interpreter against the event loop."""
 
@@ -78,6 +81,8 @@ class IngressService:
         self._liveness = liveness
         self._fleet = fleet
         self._judge = judge
+        self._model_revision = surface.model_revision
+        self._knows_model = asyncio.Event()
         app = create_app(surface, keys, self._refusal, lambda: runtime.is_ready)
         self._server = EmbeddedServer(
             uvicorn.Config(
@@ -111,6 +116,7 @@ class IngressService:
         runtime.spawn(self._judge.run(), "judge")
         runtime.spawn(self._serving.cut_slow_clients(self._config.write_timeout_s), "slow clients")
         await self._cache.warm_up()
+        await self._listen_first()
         self._http = runtime.spawn(self._server.serve(), "http")
 
     async def drain(self, timeout_s: float) -> None:
@@ -129,9 +135,18 @@ class IngressService:
         else:
             self._table.on_message(msg)
 
+    async def _listen_first(self) -> None:
+        """Without knowing what the workers run nothing can be cached; a fleet that is not there yet is not
+        waited for."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LISTEN_FIRST_S):
+                await self._knows_model.wait()
+
     def _on_heartbeat(self, msg: Incoming) -> None:
         self._liveness.on_heartbeat(msg)
         self._fleet.on_heartbeat(msg)
+        if not self._knows_model.is_set() and self._model_revision.now():
+            self._knows_model.set()
 
     async def _reload_keys(self) -> None:
         """Keys are added and withdrawn without a restart; a bad file leaves the old ones in force."""
@@ -173,14 +188,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     scheduler = SchedulerClient(
         runtime.bus, runtime.telemetry, region=runtime.region, timeout_ms=config.place_timeout_ms
     )
-    revision = model_revision(directory)
-    cache = CacheClient(
-        runtime.bus,
-        runtime.telemetry,
-        region=runtime.region,
-        ttl_s=config.cache_ttl_s,
-        model_revision=revision,
-    )
+    cache = CacheClient(runtime.bus, runtime.telemetry, region=runtime.region, ttl_s=config.cache_ttl_s)
     metrics = RequestMetrics(
         runtime.metrics,
         model=config.served_name or directory.name,
@@ -241,7 +249,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         metrics=metrics,
         clock=monotonic_ms,
         model=config.served_name or directory.name,
-        model_revision=revision,
+        model_revision=ModelRevision(text_revision(directory), fleet, model),
         created=int(time.time()),
         use_cache=config.cache,
         max_body_bytes=config.max_body_bytes,
@@ -258,15 +266,3 @@ def _split(allotments: str) -> Mapping[str, float]:
         return split_of(allotments)
     except ValueError as error:
         raise ConfigError(f"SUB100_INGRESS_ALLOTMENTS: {error}") from error
-
-
-def model_revision(directory: Path) -> str:
-    """What changes when the model does: a digest of its small files and of its weights' names and sizes."""
-    hasher = hashlib.sha256()
-    for path in sorted(directory.iterdir()):
-        if path.is_file():
-            size = path.stat().st_size
-            hasher.update(f"{path.name}:{size}\n".encode())
-            if path.suffix in {".json", ".jinja"} and size < 2**24:
-                hasher.update(path.read_bytes())
-    return hasher.hexdigest()[:16]
