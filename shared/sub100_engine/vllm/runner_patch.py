@@ -21,7 +21,7 @@ from vllm.v1.sample import sampler
 from vllm.v1.sample.ops.logprobs import batched_count_greater_than
 from vllm.v1.worker import gpu_model_runner
 
-from . import draft_bias_patch, rejection_patch
+from . import draft_bias_patch, rejection_patch, seeds
 
 SUPPORTED: Final = "0.32."
 
@@ -69,9 +69,13 @@ class AnswerState(_original_state):  # type: ignore[misc, valid-type]
     def __post_init__(self) -> None:
         super().__post_init__()
         self.output_token_ids.extend(_outputs.pop(self.req_id, ()))
-        if self.generator is not None and self.generator.device.type == "cpu":
+        if self.generator is None:
+            return
+        if self.generator.device.type == "cpu":
             seed = self.sampling_params.seed
             self.generator = AnswerGenerator().follow(seed, self.output_token_ids)
+        else:
+            seeds.follow(self.generator, len(self.output_token_ids))
 
 
 def install() -> None:
