@@ -57,6 +57,18 @@ def test_semantic_tier_is_on_where_minimal_pairs_are_asked(own: Stack) -> None:
     assert semantic_hit(own, "how to bleed a radiator?", "stranger")
 
 
+def test_question_that_is_material_is_answered_from_its_own_wording_alone(own: Stack) -> None:
+    """Under such a prompt a paraphrase is another input: it is generated, and only its equal is a hit."""
+    one, other = "How do I bleed a radiator?", "Hi, how to bleed a radiator?"
+    for task in ("Translate the user's text to German.", "Wie viele Wörter sind das?"):
+        prompt = {"role": "system", "content": task}
+        hits(own, body(prompt, user(one)), "stranger")
+        assert not is_hit(ask(own, body(prompt, user(other)), "stranger"))
+        assert hits(own, body(prompt, user(one)), "stranger").headers["x-sub100-cache"] == "exact"
+    hits(own, body(user(f"Repeat: {one}")), "stranger")
+    assert not is_hit(ask(own, body(user("Repeat: how to bleed a radiator?")), "stranger"))
+
+
 def semantic_hit(own: Stack, question: str, tenant: str) -> Answer:
     """With any of several beginnings: on a busy machine the first token may be there before a look-up."""
     for greeting in ("", "Hi, ", "Hello! ", "Good morning, ", "Hey, "):

@@ -142,6 +142,66 @@ def test_question_is_kept_from_the_semantic_tier_unless_the_tenant_wants_it() ->
     assert without == CacheKey(digest=key(chat()), scope=whole(chat()).scope, question="", revision="r")
 
 
+WORKS_ON_WORDING = (
+    "Translate the user's text to German.",
+    "You are a translator.",
+    "Proofread what you are given",
+    "Correct the English of the user",
+    "REWRITE politely",
+    "Classify the intent",
+    "Summarise what the customer says",
+    "Repeat after me",
+    "Count to the end of it",
+    "Respond with the number of words",
+    "Übersetze ins Englische",
+    "Fasse zusammen",
+    "Traduis en anglais",
+    "Traduce al inglés",
+    "Correggi gli errori",
+    "请翻译成德文",
+    "次の文を翻訳してください",
+    "ترجم إلى الألمانية",
+    "Переведи на немецкий",
+)
+
+
+@pytest.mark.parametrize("task", WORKS_ON_WORDING)
+def test_question_that_is_material_is_kept_from_the_semantic_tier(task: str) -> None:
+    system, user = ({"role": role, "content": task} for role in ("system", "user"))
+    developer = {"role": "developer", "content": task}
+    asked = {"role": "user", "content": f"{task}: is the bank open?"}
+    material = [
+        whole(chat(messages=[system, USER])),
+        whole(chat(messages=[developer, USER])),
+        whole(chat(messages=[SYSTEM, user, USER])),
+        whole(chat(messages=[SYSTEM, {**USER, "content": text(task, "Is Café open?")}])),
+        whole(chat(messages=[SYSTEM, asked])),
+    ]
+
+    assert [each.question for each in material] == [""] * 5
+    assert len({each.digest for each in material}) == 4  # a developer's prompt is a system prompt
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        "You are a helpful assistant.",
+        "You answer clients of a bank about accounts, cards, loans and countries. Be polite and brief.",
+        "Antworte höflich und kurz.",
+        "Réponds poliment, en deux lignes.",
+    ],
+)
+def test_question_under_plain_instructions_is_asked_of_the_semantic_tier(system: str) -> None:
+    assert whole(chat(messages=[{"role": "system", "content": system}, USER])).question == "Is Café open?"
+
+
+def test_question_behind_examples_or_long_instructions_is_kept_from_the_semantic_tier() -> None:
+    shown = [{"role": "user", "content": "cat"}, {"role": "assistant", "content": "Katze"}]
+    assert whole(chat(messages=[*shown, USER])).question == ""
+    for size, question in ((8_000, "Is Café open?"), (8_001, "")):
+        assert whole(chat(messages=[{**SYSTEM, "content": "x" * size}, USER])).question == question
+
+
 _TEXT = st.sampled_from(["a", "A", "a ", " a", "a\r\nb", "a\nb", "é", "e\u0301", ""])
 _MESSAGE = st.fixed_dictionaries(
     {

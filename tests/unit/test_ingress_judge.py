@@ -71,6 +71,7 @@ def case(digest: bytes, neighbour: str = "Capital of France?", question: str = "
         tenant=DEMO,
         neighbour=neighbour,
         question=question or "Which city is France's capital?",
+        context="",
         alias=CacheAlias(tenant="demo", digest=digest, target=b"t", generation=b"g"),
     )
 
@@ -141,9 +142,10 @@ def test_everything_else_is_a_no(answer: str) -> None:
 
 
 def test_model_is_asked_greedily_and_shortly() -> None:
-    request = request_of("m", "new?", "old?")
+    request = request_of("m", "new?", "old?", "Answer like a pirate.")
     assert (request.sampling.temperature, request.max_tokens, request.n) == (0, 4, 1)
     assert request.messages is not None
     text = request.messages[0].text
     assert "old?" in text
     assert "new?" in text
+    assert "Answer like a pirate." in text

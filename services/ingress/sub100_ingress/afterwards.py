@@ -9,6 +9,7 @@ from .cache_key import CacheKey
 from .exchange import Exchange
 from .judge import Case, JudgeQueue
 from .lookup import CacheClient
+from .material import context_of
 
 
 class Afterwards:
@@ -33,12 +34,16 @@ class Afterwards:
         near = miss.near
         if near is None or self._judge is None or not run.tenant.judge or run.finish_reason != "stop":
             return
+        messages = run.request.messages
+        if messages is None:
+            return
         self._judge.offer(
             Case(
                 request_id=run.request_id,
                 tenant=run.tenant,
                 question=key.question,
                 neighbour=near.question,
+                context=context_of(messages),
                 alias=CacheAlias(
                     tenant=run.tenant.name,
                     digest=key.digest,

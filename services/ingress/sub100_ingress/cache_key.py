@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from .keys import CachePolicy, Tenant
+from .material import may_be_material
 from .messages import ChatMessage
 from .openai_request import GenerationRequest
 
@@ -48,8 +49,8 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 class CacheKey(msgspec.Struct, frozen=True, kw_only=True):
     """``question`` is empty when the semantic tier must not be asked: the tenant does not want it, there is
-    no question, a very long one, or the answer has a shape. Hashes have 32 bytes; ``revision`` is covered by
-    both."""
+    no question, a very long one, one that may be material, or the answer has a shape. Hashes have 32
+    bytes; ``revision`` is covered by both."""
 
     digest: bytes
     scope: bytes
@@ -74,7 +75,11 @@ def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -
     scope = sha256(_encode([_VERSION, tenant.name, model_revision, fields])).digest()
     digest = sha256(scope + question.encode()).digest()
     is_semantic = (
-        tenant.semantic and request.sampling.structured is None and len(question) <= MAX_QUESTION_CHARS
+        tenant.semantic
+        and request.messages is not None
+        and sampling.structured is None
+        and 0 < len(question) <= MAX_QUESTION_CHARS
+        and not may_be_material(request.messages, question)
     )
     return CacheKey(
         digest=digest,

@@ -29,12 +29,13 @@ VERDICTS: Final = ("yes", "no", "error", "dropped")
 class Case(Struct, frozen=True, kw_only=True):
     """Two questions of one scope: the one that missed, and the neighbour that the guard refused.
 
-    ``alias`` is what a yes is worth."""
+    ``context`` is all else that was said, the same for both. ``alias`` is what a yes is worth."""
 
     request_id: str
     tenant: Tenant
     question: str
     neighbour: str
+    context: str
     alias: CacheAlias
 
 
