@@ -7,7 +7,7 @@ import struct
 
 from sub100_cache.breaker import Breaker
 from sub100_cache.embedders.api import EmbedderUnavailable
-from sub100_cache.embedders.bounded import BoundedEmbedder
+from sub100_cache.embedders.bounded import SLOW_S, BoundedEmbedder
 
 DIMENSION = 8
 
@@ -46,4 +46,4 @@ class SteeredEmbedder:
 
 
 def bounded(embedder: SteeredEmbedder, num_kept: int = 16) -> BoundedEmbedder:
-    return BoundedEmbedder(embedder, Breaker(), num_kept)
+    return BoundedEmbedder(embedder, Breaker(SLOW_S), num_kept)

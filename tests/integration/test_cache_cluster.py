@@ -15,7 +15,7 @@ from tests.servers import Server, redisearch_module, uses_containers
 from sub100_cache.breaker import Breaker
 from sub100_cache.config import CacheConfig
 from sub100_cache.embedders.choice import open_embedder
-from sub100_cache.store.commands import Commands
+from sub100_cache.store.commands import SLOW_S, Commands
 from sub100_cache.store.counts import Counts
 from sub100_cache.store.exact import ExactTier
 from sub100_cache.store.generations import Generations, Question, Token
@@ -52,7 +52,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[tuple[Any, list[Server]]]:
 
 @pytest.fixture
 async def commands(cluster: tuple[Any, list[Server]]) -> Commands:
-    commands = Commands(cluster[0], Breaker(), 8)
+    commands = Commands(cluster[0], Breaker(SLOW_S), 8)
     await commands.probe()
     return commands
 

@@ -25,7 +25,7 @@ STORED = "How do I reset my password?"
 SAME = "how can I reset my password"
 EXACT = hashlib.sha256(STORED.encode()).digest()
 ASKED = hashlib.sha256(SAME.encode()).digest()
-ALLOTTED_MS = 40.0
+ALLOTTED_MS = 60.0
 SLACK_MS = 150.0
 """What this machine may add; a look-up that waited for more than its allotment would take seconds."""
 

@@ -11,7 +11,7 @@ import pytest
 from sub100_cache.breaker import MAX_SLOW, Breaker
 from sub100_cache.config import CacheConfig
 from sub100_cache.embedders.api import EmbedderUnavailable
-from sub100_cache.embedders.bounded import BoundedEmbedder
+from sub100_cache.embedders.bounded import SLOW_S, BoundedEmbedder
 from sub100_cache.embedders.choice import open_embedder
 from sub100_cache.embedders.endpoint import Endpoint
 from sub100_shared.config import ConfigError
@@ -111,16 +111,16 @@ async def test_bounded_endpoint_costs_its_time_out_then_nothing_and_comes_back()
         return 200, vector_reply(1.0, 0.0, 0.0)
 
     async with server(answer) as (url, asked):
-        embedder = BoundedEmbedder(endpoint(url), Breaker(), 0)
+        embedder = BoundedEmbedder(endpoint(url), Breaker(SLOW_S), 0)
         await embedder.probe()
         assert len(await embedder.embed("t", "x", 1.0)) == 12
         well.clear()
         for _ in range(MAX_SLOW):
             with pytest.raises(EmbedderUnavailable):
-                await embedder.embed("t", "x", 0.01)
+                await embedder.embed("t", "x", SLOW_S)
         num_asked = len(asked)
         with pytest.raises(EmbedderUnavailable):
-            await embedder.embed("t", "x", 0.01)
+            await embedder.embed("t", "x", SLOW_S)
         assert len(asked) == num_asked, "an open breaker asks nothing"
 
         well.set()
@@ -136,7 +136,7 @@ async def test_bounded_embedder_keeps_a_vector_for_its_own_tenant_alone() -> Non
         return 200, vector_reply(1.0, 0.0, 0.0)
 
     async with server(answer) as (url, asked):
-        embedder = BoundedEmbedder(endpoint(url), Breaker(), 8)
+        embedder = BoundedEmbedder(endpoint(url), Breaker(SLOW_S), 8)
         await embedder.probe()
         num_probes = len(asked)
         for tenant in ("one", "one", "two", "one"):

@@ -15,6 +15,8 @@ from .store.vectors import Neighbour, VectorIndex
 from .store.writes import QuestionVector
 
 FILL_TIMEOUT_S = 1.0
+MIN_FIND_MS = 2.0
+"""With less left there is no time for an embedder, a search and the entries."""
 
 
 class SemanticFound(msgspec.Struct, frozen=True):
@@ -49,6 +51,8 @@ class SemanticTier:
         """Ends by ``deadline_ms`` of the clock. Raises StoreUnavailable, EmbedderUnavailable, and ValueError
         for a scope of the wrong length."""
         if self.index.problem or not self._takes(lookup.scope, lookup.question):
+            return SemanticFound()
+        if self._left_s(deadline_ms) * 1e3 < MIN_FIND_MS:
             return SemanticFound()
         asked = read(lookup.question)
         vector = await self.embedder.embed(lookup.tenant, asked.wording, self._left_s(deadline_ms))

@@ -11,6 +11,9 @@ from ..breaker import Breaker
 from .api import Embedder, EmbedderUnavailable, WrongDimension
 
 PROBE_TIMEOUT_S: Final = 2.0
+SLOW_S: Final = 0.05
+"""As long as any look-up waits for an embedder, unless the deployment allows more."""
+
 _PROBE: Final = "Is the embedder well?"
 
 
@@ -47,12 +50,12 @@ class BoundedEmbedder:
         running.add_done_callback(lambda done: self._on_done(key, done))
         done, _ = await asyncio.wait({running}, timeout=timeout_s)
         if not done:
-            self.breaker.was_slow()
+            self.breaker.gave_up(running, timeout_s)
             raise EmbedderUnavailable("late")
         try:
             vector = running.result()
         except EmbedderUnavailable as error:
-            if error.reason in ("late", "busy"):
+            if error.reason == "busy" or (error.reason == "late" and timeout_s >= SLOW_S):
                 self.breaker.was_slow()
             raise
         self.breaker.answered()

@@ -7,7 +7,7 @@ from sub100_shared.config import ConfigError, read_secret
 from ..breaker import Breaker
 from ..config import KEY_VARIABLE, CacheConfig
 from .api import Embedder
-from .bounded import BoundedEmbedder
+from .bounded import SLOW_S, BoundedEmbedder
 from .endpoint import Endpoint
 from .minilm import MiniLm, find_model
 
@@ -22,7 +22,7 @@ def open_embedder(config: CacheConfig) -> BoundedEmbedder | None:
         embedder = _minilm(config) if config.embedder == "minilm" else _endpoint(config)
     except ValueError as error:
         raise ConfigError(f"SUB100_CACHE_EMBEDDER: {error}") from error
-    return BoundedEmbedder(embedder, Breaker(), _NUM_KEPT)
+    return BoundedEmbedder(embedder, Breaker(SLOW_S), _NUM_KEPT)
 
 
 def _minilm(config: CacheConfig) -> Embedder:

@@ -23,6 +23,9 @@ from ..breaker import Breaker
 
 COMMAND_TIMEOUT_S: Final = 1.0
 WRITE_TIMEOUT_S: Final = 1.0
+SLOW_S: Final = 0.01
+"""Ten times what a command takes on a good day."""
+
 PROBE_TIMEOUT_S: Final = 0.5
 SCAN_COUNT: Final = 500
 
@@ -31,6 +34,17 @@ T = TypeVar("T")
 
 class StoreUnavailable(Exception):
     """Redis is away, slow, or full of commands nobody waits for; nothing is known of the entry."""
+
+
+class TimeLeft:
+    """What is left of ``timeout_s`` for one question, over all its round trips."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._until_s = self._loop.time() + timeout_s
+
+    def s(self) -> float:
+        return max(0.0, self._until_s - self._loop.time())
 
 
 class Commands:
@@ -53,7 +67,7 @@ class Commands:
         running.add_done_callback(self._on_done)
         done, _ = await asyncio.wait({running}, timeout=timeout_s)
         if not done:
-            self.breaker.was_slow()
+            self.breaker.gave_up(running, timeout_s)
             raise StoreUnavailable("late")
         try:
             result = running.result()
@@ -82,10 +96,10 @@ class Commands:
                 if not cursor:
                     break
 
-    async def delete(self, *keys: str) -> None:
+    async def delete(self, *keys: str, timeout_s: float = WRITE_TIMEOUT_S) -> None:
         """As well as it goes: an entry that stays is found unreadable again."""
         with contextlib.suppress(ResponseError, StoreUnavailable):
-            await self.run(self.client.delete(*keys), WRITE_TIMEOUT_S)
+            await self.run(self.client.delete(*keys), timeout_s)
 
     async def probe(self) -> None:
         """Ask Redis whether it is well and tell the breaker; never raises, does nothing once closed."""
@@ -138,7 +152,7 @@ def open_commands(
     }
     opened: Any = RedisCluster if is_cluster else Redis
     client: Redis = opened.from_url(url, **options)
-    return Commands(client, Breaker(), max_connections)
+    return Commands(client, Breaker(SLOW_S), max_connections)
 
 
 def _discard(command: Awaitable[Any]) -> None:

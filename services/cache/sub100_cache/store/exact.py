@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from redis.exceptions import ResponseError
 
-from .commands import Commands, StoreUnavailable
+from .commands import Commands, StoreUnavailable, TimeLeft
 from .entries import Entry, Kept, UnreadableEntry, decode_entry, entry_key, generations_key
 from .generations import Generations, Question, Standing, standing_fields, standing_of
 
@@ -37,20 +37,22 @@ class ExactTier:
 
     async def get(self, question: Question, digest: bytes, timeout_s: float) -> Found:
         """The entry under ``digest``, or the one that an alias there names, and the question's standing: one
-        round trip, two for an alias."""
-        got = await self._get(question, digest, timeout_s)
-        if got.kept is None or not await self._may_read(question, got.kept, got.standing, timeout_s):
+        round trip, two for an alias, one more for each that is of another scope or revision. All of them end
+        within ``timeout_s``."""
+        left = TimeLeft(timeout_s)
+        got = await self._get(question, digest, left)
+        if got.kept is None or not await self._may_read(question, got.kept, got.standing, left):
             return Found(None, got.standing, got.is_damaged)
         if isinstance(got.kept, Entry):
             return Found(got.kept, got.standing)
-        target = (await self._get(question, got.kept.target, timeout_s)).kept
+        target = (await self._get(question, got.kept.target, left)).kept
         if (
             isinstance(target, Entry)
             and target.scope == got.kept.scope
-            and await self._may_read(question, target, got.standing, timeout_s)
+            and await self._may_read(question, target, got.standing, left)
         ):
             return Found(target, got.standing)
-        await self._commands.delete(entry_key(question.tenant, digest))
+        await self._commands.delete(entry_key(question.tenant, digest), timeout_s=left.s())
         return Found(None, got.standing)
 
     async def get_many(
@@ -58,6 +60,7 @@ class ExactTier:
     ) -> list[Entry | None]:
         """In one round trip; None for what is not there, is an alias, is of another scope or revision, or may
         not be read."""
+        left = TimeLeft(timeout_s)
         keys = [entry_key(question.tenant, digest) for digest in digests]
         pipe = self._commands.client.pipeline(transaction=False)
         pipe.execute_command(
@@ -74,18 +77,18 @@ class ExactTier:
             try:
                 kept = None if value is None else decode_entry(value, question.tenant, digest)
             except UnreadableEntry:
-                await self._commands.delete(key)
+                await self._commands.delete(key, timeout_s=left.s())
                 kept = None
             is_good = kept is not None and _is_of(question, kept) and standing.allows(kept)
             found.append(kept if isinstance(kept, Entry) and is_good else None)
         return found
 
-    async def _get(self, question: Question, digest: bytes, timeout_s: float) -> _Got:
+    async def _get(self, question: Question, digest: bytes, left: TimeLeft) -> _Got:
         tenant, key = question.tenant, entry_key(question.tenant, digest)
         pipe = self._commands.client.pipeline(transaction=False)
         pipe.get(key)
         pipe.hmget(generations_key(tenant), standing_fields(question))
-        value, marks = await self._commands.run(pipe.execute(raise_on_error=False), timeout_s)
+        value, marks = await self._commands.run(pipe.execute(raise_on_error=False), left.s())
         if isinstance(marks, Exception):  # of a cluster also those of its connections
             raise StoreUnavailable(type(marks).__name__)
         standing = standing_of(marks)
@@ -96,15 +99,15 @@ class ExactTier:
                 raise UnreadableEntry
             return _Got(None if value is None else decode_entry(value, tenant, digest), standing)
         except UnreadableEntry:
-            await self._commands.delete(key)
+            await self._commands.delete(key, timeout_s=left.s())
             return _Got(None, standing, is_damaged=True)
 
-    async def _may_read(self, question: Question, kept: Kept, standing: Standing, timeout_s: float) -> bool:
+    async def _may_read(self, question: Question, kept: Kept, standing: Standing, left: TimeLeft) -> bool:
         """What was kept has the last word on whose it is: where the question names another scope or revision
         (a look-up for the exact tier alone may name none), its own standing is asked for."""
         if not _is_of(question, kept):
             own = Question(question.tenant, kept.scope, kept.revision)
-            standing = await self._generations.standing(own, timeout_s)
+            standing = await self._generations.standing(own, left.s())
         return standing.allows(kept)
 
 

@@ -23,7 +23,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from . import scripts
-from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
+from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable, TimeLeft
 from .entries import DIGEST_BYTES, Entry, Kept, generations_key, generations_pattern
 from .log_place import Place
 
@@ -133,14 +133,14 @@ class Generations:
     async def establish(self, question: Question, place: Place, timeout_s: float) -> Standing:
         """The standing of a tenant whose record may be missing. A new record counts as an invalidation of
         the whole tenant at ``place`` in the log."""
-        keys = [generations_key(question.tenant)]
+        keys, left = [generations_key(question.tenant)], TimeLeft(timeout_s)
         try:
             await self._commands.run(
-                self._establish(keys=keys, args=[_mark(place), self.record_ttl_ms]), timeout_s
+                self._establish(keys=keys, args=[_mark(place), self.record_ttl_ms]), left.s()
             )
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
-        return await self.standing(question, timeout_s)
+        return await self.standing(question, left.s())
 
     async def invalidate(
         self, question: Question, *, before_s: float = 0.0, place: Place = _NOWHERE, is_replay: bool = False
