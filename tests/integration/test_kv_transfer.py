@@ -221,6 +221,31 @@ def test_exporter_outlives_peers_that_talk_nonsense(producer: Producer, consumer
     assert np.array_equal(consumer.pull(producer.over_tcp()).layers[0][0], producer.memory.layers[0][HELD[0]])
 
 
+@contextlib.contextmanager
+def silent(address: str | tuple[str, int]) -> Iterator[socket.socket]:
+    """Somebody who lets others connect and says nothing."""
+    with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(8)
+        yield listener
+
+
+def test_pull_from_peers_that_say_nothing_ends_in_its_time_whatever_is_tried(tmp_path: Path) -> None:
+    """Two addresses, each with an idle connection and a new one, share the time of one pull."""
+    consumer = Consumer("shm")
+    held = Producer(tmp_path)
+    for handle in (held.handle, held.over_tcp()):
+        consumer.peers.release(handle)
+    held.exporter.stop()
+    endpoint = ("127.0.0.1", held.port)
+    with silent(str(tmp_path / "kv.sock")), silent(endpoint):
+        started_s = time.monotonic()
+        assert consumer.failure(held.handle, timeout_s=0.8).code == "kv_load_failed"
+        assert 0.5 < time.monotonic() - started_s < 1.3
+    consumer.close()
+
+
 def test_peer_that_trickles_its_proof_is_hung_up_on_in_time(tmp_path: Path) -> None:
     """It needs no secret to hold one of the few connections, so it does not hold it for long."""
     producer = Producer(tmp_path, "tcp", proof_timeout_s=0.4)

@@ -1,6 +1,6 @@
 """vLLM behind the Engine protocol; the only package that imports vllm and torch.
 
-Two processes share it. Ours: ``engine`` (the adapter), ``attempts`` (one task each), ``kv_feed`` (KV
+Two processes share it. Ours: ``engine`` (the adapter), ``attempt`` (one task each), ``kv_events`` (KV
 events), ``stats`` (load, counters, transfer reports). vLLM's EngineCore loads ``connector`` by its module
 path: ``scheduling`` and ``hand_over`` are its scheduler and worker halves, ``exporter`` and ``puller`` move
 the bytes (with ``nixl_serving`` and ``nixl_reading`` where NIXL does), ``leases`` keeps blocks pinned,

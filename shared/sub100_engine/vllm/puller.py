@@ -131,27 +131,32 @@ class Peers:
     ) -> tuple[_Connection, Granted | Refused | None]:
         """Send a request to the handle's exporter; returns the answer (None: released) and the connection.
 
-        Raises OSError. An idle connection may have died meanwhile, so that one gets a second try.
+        Raises OSError. ``timeout_s`` is for all of it. An idle connection may have died meanwhile, so that
+        each address has two tries; each try may take its share of the time that is left.
         """
         errors: list[OSError] = []
-        for address in self._addresses(handle):
-            for connect in (self._take_idle, self._connect):
-                cancellation.check()
-                connection = None
-                try:
-                    connection = connect(address)
-                    if connection is None:
-                        continue
-                    cancellation.watch(connection.channel.socket)
-                    connection.channel.settimeout(timeout_s)
+        ends_at_s = self._clock() + timeout_s
+        addresses = self._addresses(handle)
+        tries = [(address, is_new) for address in addresses for is_new in (False, True)]
+        for position, (address, is_new) in enumerate(tries):
+            cancellation.check()
+            connection = None
+            now_s = self._clock()
+            until_s = now_s + (ends_at_s - now_s) / (len(tries) - position)
+            try:
+                connection = self._connect(address, until_s) if is_new else self._take_idle(address)
+                if connection is None:
+                    continue
+                cancellation.watch(connection.channel.socket)
+                with connection.channel.within(until_s - self._clock()):
                     connection.channel.send(request)
                     reply = connection.channel.receive(reply_decoder, MAX_REPLY_BYTES)
-                except OSError as error:
-                    errors.append(error)
-                    if connection is not None:
-                        connection.close()
-                else:
-                    return connection, reply if isinstance(reply, Granted | Refused) else None
+            except OSError as error:
+                errors.append(error)
+                if connection is not None:
+                    connection.close()
+            else:
+                return connection, reply if isinstance(reply, Granted | Refused) else None
         raise errors[-1] if errors else PeerError("the handle names no address that can be reached")
 
     def give_back(self, connection: _Connection) -> None:
@@ -202,11 +207,13 @@ class Peers:
             connection.close()
         return found
 
-    def _connect(self, address: str) -> _Connection:
+    def _connect(self, address: str, until_s: float) -> _Connection:
+        until_s = min(until_s, self._clock() + _CONNECT_TIMEOUT_S)
+        timeout_s = max(0.001, until_s - self._clock())
         if address.startswith("unix:"):
             sock = socket.socket(socket.AF_UNIX)
             try:
-                sock.settimeout(_CONNECT_TIMEOUT_S)
+                sock.settimeout(timeout_s)
                 sock.connect(address[5:])
             except OSError:
                 sock.close()
@@ -215,10 +222,11 @@ class Peers:
             host, _, port = address.rpartition(":")
             if not port.isdecimal():
                 raise PeerError(f"not host:port: {address!r}")
-            sock = socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S)
+            sock = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
         channel = Channel(sock)
         try:
-            prove_as_puller(channel, self._key)
+            with channel.within(until_s - self._clock()):
+                prove_as_puller(channel, self._key)
         except OSError:
             channel.close()
             raise
@@ -273,9 +281,10 @@ class Puller:
                 raise KvPullError(reply.code, reply.reason)
             if reply is None:
                 raise PeerError("released what was to be pulled")
-            self._receive(
-                connection, reply, request, block_ids, lambda: self._remaining(ends_at_s, cancellation)
-            )
+            with connection.channel.within(self._remaining(ends_at_s, cancellation)):
+                self._receive(
+                    connection, reply, request, block_ids, lambda: self._remaining(ends_at_s, cancellation)
+                )
         except OSError as error:
             if connection is not None:
                 connection.close()
@@ -324,7 +333,6 @@ class Puller:
                 return left_s
 
             for frame in self._nixl.layers(grant.readable, num_blocks, remaining_and_there_s):
-                channel.settimeout(remaining_s())
                 yield channel.read(CHECKSUM_BYTES), frame
             return
         if grant.arena_bytes:
@@ -333,7 +341,6 @@ class Puller:
             raise PeerError("no shared memory for the payload")
         offset = 0
         for layer in range(self._memory.num_layers):
-            channel.settimeout(remaining_s())
             num_words = self._memory.num_words(layer, num_blocks)
             if grant.shared and connection.arena is not None:
                 yield channel.read(CHECKSUM_BYTES), connection.arena.words[offset : offset + num_words]
