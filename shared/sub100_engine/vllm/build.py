@@ -19,7 +19,7 @@ def build_vllm(config: EngineConfig, key: bytes) -> VllmEngine:
             max_chunk_tokens=config.max_chunk_tokens,
             kv_cache_bytes=config.kv_cache_mib << 20,
             num_threads=config.num_threads,
-            compile=config.compile == "auto",
+            compile=config.compile,
             kv_host=config.kv_host,
             kv_port=config.kv_port,
             kv_transport=config.kv_transport,

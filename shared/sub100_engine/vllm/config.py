@@ -21,7 +21,7 @@ class VllmConfig(msgspec.Struct, frozen=True, kw_only=True):
     peers dial if that differs. ``kv_transport`` is how KV bytes move: ``tcp``; ``shm``, shared memory on this
     host and no listener for others; ``auto``, whichever of the two reaches; ``nixl``, over UCX.
     ``runtime_dir`` holds sockets and keys, in a private directory per engine (default: the system's
-    temporary directory). ``compile``: where there is a compiler. ``pull_timeout_s`` bounds a pull of KV from
+    temporary directory). ``compile``: see EngineConfig. ``pull_timeout_s`` bounds a pull of KV from
     connect to last byte, ``orphan_s`` a drain's wait for KV that nobody comes for.
     """
 
@@ -33,7 +33,7 @@ class VllmConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_chunk_tokens: Positive = 512
     kv_cache_bytes: Positive = 1 << 30
     num_threads: Positive = 1
-    compile: bool = False
+    compile: Literal["auto", "on", "off"] = "off"
     dtype: str = "auto"
     kv_host: str = "127.0.0.1"
     kv_port: Count = 0

@@ -10,6 +10,7 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
+import vllm.envs
 from vllm.platforms import current_platform
 
 from .config import VllmConfig
@@ -32,6 +33,8 @@ def prepare(config: VllmConfig, runtime_dir: Path) -> None:
         # vLLM 0.32 cannot load what it has compiled ahead of time for a CPU, and so would compile at every
         # start
         os.environ.setdefault("VLLM_USE_AOT_COMPILE", "0")
+        # beside vLLM's own, not in the temporary directory, which may go with the run
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{vllm.envs.VLLM_CACHE_ROOT}/torchinductor"
     if config.is_local:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ["OMP_NUM_THREADS"] = str(config.num_threads)
@@ -46,8 +49,10 @@ def prepare(config: VllmConfig, runtime_dir: Path) -> None:
 
 def compiles(config: VllmConfig) -> bool:
     """Whether the model is compiled. On a CPU that takes what builds a Python extension in C++."""
-    if not config.compile or not current_platform.is_cpu():
-        return config.compile
+    if not current_platform.is_cpu():
+        return config.compile != "off"
+    if config.compile != "on":
+        return False
     has_headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
     return has_headers and shutil.which(os.environ.get("CXX", "g++")) is not None
 
