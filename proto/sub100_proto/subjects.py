@@ -4,7 +4,8 @@
 | --- | --- | --- | --- |
 | ``cache.lookup`` | ingress | cache (queue group) | CacheLookup -> CacheHit or CacheMiss |
 | ``cache.fill`` | ingress | cache (queue group) | CacheFill, CacheAlias, CacheObserved |
-| ``cache.admin`` | ingress, operator | cache (queue group) | CacheInvalidate or CacheStatsQuery -> answer |
+| ``cache.stats`` | ingress, operator | cache (queue group) | CacheStatsQuery -> CacheStats |
+| ``cache.admin`` | operator | cache (queue group) | CacheInvalidate -> CacheInvalidated |
 | ``cache.replica`` | cache of another region | cache (queue group) | CacheReplica, CacheAliasReplica |
 | ``cache.log`` | cache | JetStream, and every cache | CacheInvalidate |
 | ``scheduler.place`` | ingress | scheduler (queue group) | PlaceRequest -> Placement or Rejected |
@@ -59,6 +60,11 @@ def cache_lookup(region: str) -> str:
 
 def cache_fill(region: str) -> str:
     return _at(region, "cache.fill")
+
+
+def cache_stats(region: str) -> str:
+    """Apart from ``cache_admin``: who counts keeps nobody from invalidating."""
+    return _at(region, "cache.stats")
 
 
 def cache_admin(region: str) -> str:

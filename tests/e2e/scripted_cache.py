@@ -114,7 +114,7 @@ def scripted_cache(stack: Stack) -> Iterator[ScriptedCache]:
     async def serve() -> Bus:
         bus = await Bus.connect(stack.nats.url, name="scripted-cache")
         await bus.serve(subjects.cache_lookup(REGION), cache.on_lookup, queue="cache", max_inflight=256)
-        await bus.serve(subjects.cache_admin(REGION), cache.on_admin, queue="cache", max_inflight=16)
+        await bus.serve(subjects.cache_stats(REGION), cache.on_admin, queue="cache", max_inflight=16)
         await bus.listen(subjects.cache_fill(REGION), cache.on_write)
         return bus
 

@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,18 @@ def test_counts_of_a_cache_that_is_not_well_are_refused_in_time(own: Stack, cach
     assert silent.elapsed_s < 4
     cache.admin = lambda _: CacheStats(error="no Redis")
     assert stats(own, "demo").status == 503
+
+
+def test_counts_take_one_of_the_tenants_requests_at_a_time(own: Stack, cache: ScriptedCache) -> None:
+    """The cache does not answer: the first of them waits, and the tenant has one place."""
+    with ThreadPoolExecutor(2) as pool:
+        answers = [*pool.map(lambda _: stats(own, "single"), range(2))]
+    assert sorted(answer.error["code"] for answer in answers) == [
+        "cache_unavailable",
+        "tenant_concurrency_exceeded",
+    ]
+    cache.admin = lambda _: CacheStats(num_lookups=3)
+    assert stats(own, "single").json["lookups"] == 3
 
 
 def test_counts_need_a_key(own: Stack) -> None:

@@ -140,9 +140,8 @@ class Client:
         return reply
 
     async def _command(self, command: CacheInvalidate | CacheStatsQuery) -> CacheInvalidated | CacheStats:
-        msg = await self._bus.request(
-            subjects.cache_admin(self.region), codec.encode(command), timeout_s=WAIT_S
-        )
+        of = subjects.cache_stats if isinstance(command, CacheStatsQuery) else subjects.cache_admin
+        msg = await self._bus.request(of(self.region), codec.encode(command), timeout_s=WAIT_S)
         return codec.decode_cache_admin_reply(msg.data)
 
     async def write(self, write: CacheFill | CacheAlias | CacheObserved) -> None:

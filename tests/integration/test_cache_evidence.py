@@ -1,5 +1,6 @@
 """What a tenant can read of its own look-ups."""
 
+import asyncio
 import hashlib
 
 import msgspec
@@ -11,6 +12,7 @@ from tests.servers import Server, nats_server
 
 from sub100_cache.config import CacheConfig
 from sub100_cache.guard.rules import RULES
+from sub100_cache.service import MAX_INVALIDATIONS, MAX_STATS
 from sub100_cache.store.entries import counts_key, ledger_keys
 from sub100_proto.cache import CacheMiss, CacheObserved, CacheStats
 from sub100_shared.bus import Bus
@@ -145,3 +147,37 @@ def read(runtime: Runtime) -> dict[str, dict[tuple[str, ...], float]]:
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
         for family in runtime.metrics.families()
     }
+
+
+async def test_invalidations_are_answered_while_a_tenant_asks_for_its_counts_without_end(
+    nats_server: Server, own_redis_server: Server, bus: Bus, region: str, tenant: str
+) -> None:
+    """The store hangs, so that whatever is taken stays for a while."""
+    client = Client(bus, region, tenant)
+    async with running_cache(nats_server, own_redis_server.url, region, config=CONFIG):
+        own_redis_server.pause()
+        stats = [asyncio.create_task(client.stats()) for _ in range(3 * MAX_STATS)]
+        invalidated = [asyncio.create_task(client.invalidate()) for _ in range(2 * MAX_INVALIDATIONS)]
+        told = [reply.error for reply in await asyncio.gather(*stats)]
+        done = [reply.error for reply in await asyncio.gather(*invalidated)]
+        own_redis_server.resume()
+
+    assert told.count("busy") == 2 * MAX_STATS
+    assert sum("busy" in error for error in done) == MAX_INVALIDATIONS
+    assert sum("unavailable" in error for error in done) == MAX_INVALIDATIONS
+
+
+async def test_counts_cost_the_same_however_much_a_tenant_has_stored(
+    nats_server: Server, redis_server: Server, bus: Bus, region: str, tenant: str
+) -> None:
+    client = Client(bus, region, tenant)
+    async with (
+        running_cache(nats_server, redis_server.url, region, config=CONFIG),
+        Redis.from_url(redis_server.url) as redis,
+    ):
+        await client.stored(DIGEST)
+        before = (await redis.info("commandstats")).get("cmdstat_hscan", {"calls": 0})["calls"]
+        assert (await client.stats()).num_entries == 1
+        after = (await redis.info("commandstats")).get("cmdstat_hscan", {"calls": 0})["calls"]
+
+    assert after == before

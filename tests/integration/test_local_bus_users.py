@@ -43,6 +43,7 @@ FLOWS = [
     ),
 ]
 FORBIDDEN = [
+    ("ingress", subjects.cache_admin(REGION)),
     ("cache", subjects.job(REGION, "prefill", "w1")),
     ("prefill", subjects.job(REGION, "decode", "w1")),
     ("prefill", subjects.heartbeat(REGION, "decode", "w1")),
@@ -136,6 +137,8 @@ async def test_message_of_the_flow_arrives(
     [
         ("ingress", "cache", subjects.cache_lookup(REGION)),
         ("operator", "cache", subjects.cache_admin(REGION)),
+        ("operator", "cache", subjects.cache_stats(REGION)),
+        ("ingress", "cache", subjects.cache_stats(REGION)),
         ("ingress", "scheduler", subjects.scheduler_place(REGION)),
         ("scheduler", "decode", subjects.control(REGION, "decode", "w1")),
     ],

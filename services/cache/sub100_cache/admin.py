@@ -79,7 +79,8 @@ def told(reply: CacheInvalidated | CacheStats) -> str:
 
 async def ask(bus: Bus, region: str, command: Command) -> CacheInvalidated | CacheStats:
     """Raises NoResponders, ReplyTimeout, BusUnavailable, MsgspecError."""
-    msg = await bus.request(subjects.cache_admin(region), codec.encode(command), timeout_s=TIMEOUT_S)
+    of = subjects.cache_stats if isinstance(command, CacheStatsQuery) else subjects.cache_admin
+    msg = await bus.request(of(region), codec.encode(command), timeout_s=TIMEOUT_S)
     return codec.decode_cache_admin_reply(msg.data)
 
 

@@ -45,9 +45,8 @@ class Evidence:
         self._counts.add(seen.tenant, (_SHADOW_HITS,) if seen.agreed else (_SHADOW_HITS, _SHADOW_FALSE))
 
     async def of(self, tenant: str) -> CacheStats:
-        """Entries are counted when asked for: those that have ended are forgotten first."""
+        """Entries are as the books have them: the upkeep finds what Redis forgot by itself."""
         try:
-            await self._ledger.reconcile(tenant)
             num_entries, num_bytes = await self._ledger.size(tenant)
             counts = await self._counts.of(tenant)
         except StoreUnavailable as error:

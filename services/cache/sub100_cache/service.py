@@ -16,6 +16,7 @@ from sub100_proto.cache import (
     CacheMiss,
     CacheObserved,
     CacheReply,
+    CacheStats,
     CacheStatsQuery,
 )
 from sub100_shared import catalog, semconv
@@ -38,7 +39,8 @@ from .upkeep import Upkeep
 _log = logging.getLogger(__name__)
 
 QUEUE: Final = "cache"
-MAX_ADMIN: Final = 8
+MAX_INVALIDATIONS: Final = 8
+MAX_STATS: Final = 16
 MIN_LOOKUP_MS: Final = 1.0
 """Less than this is no time for a look-up at all."""
 
@@ -93,7 +95,20 @@ class CacheService:
         await bus.serve(
             subjects.cache_fill(region), self._on_write, queue=QUEUE, max_inflight=config.max_fills
         )
-        await bus.serve(subjects.cache_admin(region), self._on_admin, queue=QUEUE, max_inflight=MAX_ADMIN)
+        await bus.serve(
+            subjects.cache_admin(region),
+            self._on_admin,
+            queue=QUEUE,
+            max_inflight=MAX_INVALIDATIONS,
+            when_full=lambda _: codec.encode(CacheInvalidated(error="busy: nothing was done, ask again")),
+        )
+        await bus.serve(
+            subjects.cache_stats(region),
+            self._on_stats,
+            queue=QUEUE,
+            max_inflight=MAX_STATS,
+            when_full=lambda _: codec.encode(CacheStats(error="busy")),
+        )
         if self._follower is not None:
             follower = self._follower
             await bus.serve(
@@ -171,13 +186,20 @@ class CacheService:
     async def _on_admin(self, msg: Incoming) -> bytes:
         try:
             command = codec.decode_cache_admin(msg.data)
-            match command:
-                case CacheInvalidate():
-                    return codec.encode(await self._invalidations.command(command))
-                case CacheStatsQuery():
-                    return codec.encode(await self._evidence.of(command.tenant))
+            if isinstance(command, CacheInvalidate):
+                return codec.encode(await self._invalidations.command(command))
+            return codec.encode(CacheInvalidated(error="counts are told on a subject of their own"))
         except (msgspec.MsgspecError, ValueError) as error:
             return codec.encode(CacheInvalidated(error=f"unreadable: {type(error).__name__}"))
+
+    async def _on_stats(self, msg: Incoming) -> bytes:
+        try:
+            query = codec.decode_cache_admin(msg.data)
+        except msgspec.MsgspecError as error:
+            return codec.encode(CacheStats(error=f"unreadable: {type(error).__name__}"))
+        if not isinstance(query, CacheStatsQuery):
+            return codec.encode(CacheStats(error="only counts are told here"))
+        return codec.encode(await self._evidence.of(query.tenant))
 
     async def _heal(self) -> None:
         """While something is not well, try whether it is again."""

@@ -72,7 +72,8 @@ def create_app(surface: Surface, keys: KeyRing, refusal: Any, is_ready: Callable
     @app.get("/v1/cache/stats")
     async def stats(request: Request) -> Response:
         tenant: Tenant = request.scope[door.TENANT]
-        found = await surface.cache.stats(tenant.name)
+        with surface.serving.slot(tenant):
+            found = await surface.cache.stats(tenant.name)
         return Response(cache_stats.body(tenant.name, found), media_type="application/json")
 
     @app.get("/healthz")

@@ -49,7 +49,7 @@ class CacheClient:
         self._lookup_subject = subjects.cache_lookup(region)
         self._fill_subject = subjects.cache_fill(region)
         self._ttl_s = ttl_s
-        self._admin_subject = subjects.cache_admin(region)
+        self._stats_subject = subjects.cache_stats(region)
 
     async def warm_up(self) -> None:
         """One look-up that nobody waits for: the first real one finds all connections made. Never raises."""
@@ -146,7 +146,7 @@ class CacheClient:
         """A tenant's own counts; raises Refused ``cache_unavailable``, within STATS_TIMEOUT_S."""
         query = codec.encode(CacheStatsQuery(tenant=tenant))
         try:
-            msg = await self._bus.request(self._admin_subject, query, timeout_s=STATS_TIMEOUT_S)
+            msg = await self._bus.request(self._stats_subject, query, timeout_s=STATS_TIMEOUT_S)
             reply = codec.decode_cache_admin_reply(msg.data)
         except (NoResponders, ReplyTimeout, msgspec.MsgspecError) as error:
             raise Refused("cache_unavailable", "the cache does not answer") from error

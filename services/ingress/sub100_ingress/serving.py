@@ -5,7 +5,9 @@ by its client; nothing of it survives: attempts are aborted, KV released, the te
 """
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from sub100_shared.errors import Evicted, Refused, Sub100Error
@@ -15,6 +17,7 @@ from .choices import Choices
 from .closing import CLIENT_CLOSED_STATUS, close_exchange
 from .delivery import Responder
 from .exchange import Exchange
+from .keys import Tenant
 from .prepare import Preparer
 from .request_metrics import CANCELLED, RequestMetrics
 
@@ -79,8 +82,26 @@ class Serving:
         await self._choices.run(ex, prompt, responder)
         await responder.finish()
 
+    @contextlib.contextmanager
+    def slot(self, tenant: Tenant) -> Iterator[None]:
+        """One of the tenant's, for what it asks beside exchanges; raises Refused."""
+        self._take(tenant)
+        try:
+            yield
+        finally:
+            self._give(tenant)
+
     def _enter(self, ex: Exchange) -> None:
-        tenant = ex.tenant
+        self._take(ex.tenant)
+        task = asyncio.current_task()
+        assert task is not None
+        self._live[id(ex)] = (ex, task)
+
+    def _leave(self, ex: Exchange) -> None:
+        del self._live[id(ex)]
+        self._give(ex.tenant)
+
+    def _take(self, tenant: Tenant) -> None:
         if self.is_draining:
             raise Refused("draining", "this replica is shutting down")
         if self.num_inflight >= self._max_inflight:
@@ -90,17 +111,13 @@ class Serving:
             raise Refused(
                 "tenant_concurrency_exceeded", f"your limit is {tenant.max_concurrency} requests at a time"
             )
-        task = asyncio.current_task()
-        assert task is not None
-        self._live[id(ex)] = (ex, task)
         self._num_by_tenant[tenant.name] = num_own + 1
         self.num_inflight += 1
         self._idle.clear()
 
-    def _leave(self, ex: Exchange) -> None:
-        del self._live[id(ex)]
+    def _give(self, tenant: Tenant) -> None:
         self.num_inflight -= 1
-        self._num_by_tenant[ex.tenant.name] -= 1
+        self._num_by_tenant[tenant.name] -= 1
         if not self.num_inflight:
             self._idle.set()
 
