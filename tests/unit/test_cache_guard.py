@@ -197,6 +197,29 @@ Is 5 KG heavy? | Is 5 kg heavy?
 Is a 5K run hard? | Is a 5k run hard?
 How do I get a visa | how do i get a Visa
 Which film should I watch? | Which movie should I watch?
+what is a smart car | What is a Smart car?
+is a mustang fast | Is a Mustang fast?
+who is in the commons | Who is in the Commons?
+How does one die? | How do I die?
+How should a witness be prepared? | How should I prepare a witness?
+What would happen if he loses? | What happens if he loses?
+What will happen in 2030? | What happens in 2030?
+What is a cause of cancer? | What is the cause of cancer?
+Explain what he said | What did he say?
+Sorry, which singer made it? | Hello, which singer made it?
+Please was sung by whom? | Sorry was sung by whom?
+Which is nicer, thanks, please? | Which is nicer, danke, bitte?
+Is colour British English? | Is color British English?
+What does purchase mean? | What does buy mean?
+Is 5 pounds a lot? | Is 5 lbs a lot?
+What is a pain in the foot? | What is a pain in the feet?
+What is x-y? | What is x y?
+Was sind 1,000 km? | Was sind 1000 km?
+Translate: my colour | Translate: my color
+How should I punish children? | How should children be punished?
+How is Taiwan regarded? | How do you regard Taiwan?
+Can my phone be tracked when it is off? | Can I track my phone when it is off?
+What is the minuet? | What is the minute?
 """
 
 SAME = """
@@ -314,6 +337,15 @@ def test_guard_refuses_another_word(question: str, stranger: str, place: int) ->
     place = min(place, len(words) - 1)
 
     assert refusal(question, " ".join([*words[:place], stranger, *words[place + 1 :]]))
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.sampled_from(QUESTIONS), st.sampled_from("()[]{}<>\"'+-*/=^~|&%$#@°€_\n\t²🙂"), st.integers(0, 60))
+def test_guard_refuses_one_symbol_more(question: str, symbol: str, place: int) -> None:
+    """White space at both ends alone is nothing."""
+    place = min(place, len(question) - 1)
+
+    assert place == 0 or refusal(question, question[:place] + symbol + question[place:])
 
 
 @settings(deadline=None, max_examples=300)

@@ -305,6 +305,7 @@ _WITHOUT_COMMA: Final = frozenset({("please",), ("pls",), ("plz",), ("kindly",),
 _ASKS: Final = lexicon.WH_WORDS | lexicon.IMPERATIVES
 _ASKS_YOU: Final = words("can could would will do")
 _BEGINNINGS: Final = _ASKS | lexicon.AUXILIARIES | lexicon.FOREIGN
+_HANGS_ON: Final = words("it this that these those they them he him she her one ones")
 _SHORTEST: Final = 4
 """Fewer words are no question of their own behind two courtesies, or behind what was told."""
 
@@ -338,7 +339,8 @@ def _without_first(tokens: list[Token], phrases: tuple[tuple[str, ...], ...]) ->
         if rest[0] == ",":
             after = _trim(tokens[size:])
             is_opening = after[0].text in _BEGINNINGS or _begins_with(after, (*_POLITE, *_REMARKS, *_TOLD))
-            return after if len(after) > 1 and is_opening else tokens
+            hangs_on = after[-1].text in _HANGS_ON if after else True  # Sorry, who sang it?
+            return after if len(after) > 1 and is_opening and not hangs_on else tokens
         is_closed = phrases is _GREETINGS or phrase in _WITHOUT_COMMA
         asks = rest[0] in _ASKS or (rest[0] in _ASKS_YOU and rest[1] in ("you", "i"))
         return tokens[size:] if is_closed and asks and len(rest) > 2 else tokens

@@ -52,7 +52,7 @@ i want to understand | i would like to understand | can you remind me | remind m
 """Dropped before a question word; the question is indirect then."""
 
 _HEADS: Final = _rows(f"""
-how do i | how can i | how could i | how to | how do one | how can one = {HOW_TO}
+how do i | how can i | how could i | how to = {HOW_TO}
 what is way to | what is way for me to | what is procedure to | what is process to = {HOW_TO}
 what are steps to | what is steps to | what steps do i take to | what steps do i follow to = {HOW_TO}
 what is steps i follow to | what do i do to | what do i have to do to = {HOW_TO}
@@ -109,7 +109,6 @@ meaning of | definition of = {MEANING}
 price of | cost of = {PRICE}
 what is best way i can | what is best way for me to = what is the best way to
 is it possible for me to | is there any way i can = can i
-what happens | what will happen | what would happen = <what-happens>
 """)
 _STATEMENT_ORDER: Final = frozenset({"how come", "what is reason that", "what is reason why"})
 _HEAD_ENDS: Final = {"where is": ("located", "situated")}
@@ -184,6 +183,8 @@ def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
             break
     for prefix, _ in _INDIRECT:
         rest = _after(prefix, tokens)
+        if rest and prefix[0] in ("explain", "describe") and rest[0].text not in ("how", "why"):
+            continue  # what he said is one thing, and what it means another
         if rest and rest[0].text in lexicon.WH_WORDS and _texts(rest[:2]) != ("how", "to"):
             return tuple(rest), True
         if rest and rest[0].text == "if" and len(rest) > 3:
@@ -255,6 +256,8 @@ def _with_head(found: Question) -> Question:
         return Question(other)
     for prefix, head in _HEADS:
         rest = _after(prefix, tokens)
+        if prefix[0] != "give" and any(token.article == "a" for token in tokens[: len(prefix)]):
+            continue  # a cause is not the cause
         if rest:
             begun = _placed(head)
             is_indirect = found.is_indirect or " ".join(prefix) in _STATEMENT_ORDER

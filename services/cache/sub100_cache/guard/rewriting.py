@@ -22,7 +22,7 @@ _SYMMETRIC: Final = words(
 _HANDLED: Final = words(
     """
     pronounced spelled cooked baked boiled fried grilled roasted stored cleaned washed measured calculated
-    computed installed prepared brewed sharpened folded peeled sliced chopped marinated seasoned ironed
+    computed installed brewed sharpened folded peeled sliced chopped marinated seasoned ironed
     configured
     """
 )

@@ -1,23 +1,10 @@
-"""Words of English, as far as the embedder's vocabulary tells them from names."""
+"""Which words of English there are, as far as the embedder's vocabulary tells."""
 
 import functools
 from pathlib import Path
 from typing import Final
 
-from .wordlists import words
-
 _FILE: Final = Path(__file__).parent.parent / "embedders" / "vocab.txt"
-_ENDINGS: Final = ("s", "es", "ed", "ing", "ly", "ness")
-_PLACES: Final = words(
-    "france german italian russian hungarian indian european hamburg john richard stephen martin michael"
-)
-"""Names in spite of their plurals."""
-
-
-def is_common(word: str) -> bool:
-    """It has forms, as nouns, verbs and adjectives have and most names have not."""
-    known = _known()
-    return word not in _PLACES and any(word + ending in known for ending in _ENDINGS)
 
 
 def is_known(word: str) -> bool:
