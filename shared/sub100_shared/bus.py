@@ -139,7 +139,7 @@ class Bus:
             except (OSError, TimeoutError, nats.errors.Error) as error:
                 if on_wait is not None:
                     cause = bus._connect_error or error
-                    on_wait(f"waiting for NATS at {url}: {cause or type(cause).__name__}")
+                    on_wait(f"waiting for NATS at {address_of(url)}: {cause or type(cause).__name__}")
                 with contextlib.suppress(Exception):
                     await client.close()
                 await asyncio.sleep(CONNECT_RETRY_S)
@@ -329,6 +329,15 @@ class Bus:
     def _tell(self, *, connected: bool) -> None:
         for listener in self._state_listeners:
             listener(connected)
+
+
+def address_of(url: str) -> str:
+    """The URL, or several with commas between, as it may be shown: without user and password."""
+    shown = []
+    for each in url.split(","):
+        scheme, separator, rest = each.rpartition("://")
+        shown.append(scheme + separator + rest.rpartition("@")[2])
+    return ",".join(shown)
 
 
 def _incoming(msg: Msg) -> Incoming:

@@ -18,7 +18,7 @@ import msgspec
 
 from sub100_proto import codec, subjects
 from sub100_proto.cache import CacheInvalidate, CacheInvalidated, CacheStats, CacheStatsQuery
-from sub100_shared.bus import Bus, BusUnavailable, NoResponders, ReplyTimeout
+from sub100_shared.bus import Bus, BusUnavailable, NoResponders, ReplyTimeout, address_of
 from sub100_shared.config import Common, ConfigError, load_common, read_secret
 
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -94,7 +94,7 @@ async def run(common: Common, command: Command) -> int:
     try:
         bus = await asyncio.wait_for(connecting, CONNECT_TIMEOUT_S)
     except TimeoutError:
-        return _fail(f"no NATS at {common.nats_url}")
+        return _fail(f"no NATS at {address_of(common.nats_url)}")
     try:
         reply = await ask(bus, common.region, command)
     except (NoResponders, ReplyTimeout, BusUnavailable, msgspec.MsgspecError) as error:
