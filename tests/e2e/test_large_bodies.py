@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,26 @@ def test_neighbours_are_served_while_large_bodies_come(stack: Stack) -> None:
     assert {answer.status for answer in neighbours} == {200}
     assert sorted(answer.elapsed_s for answer in neighbours)[10] < 0.5
     assert statuses == {400, 200}
+
+
+@sim_only
+def test_bodies_that_are_held_leave_room_for_other_tenants(tiny_model: Path) -> None:
+    """However many connections one key opens, what it holds of bodies is bounded: of unfinished ones too."""
+    env = {"SUB100_INGRESS_MAX_BODY_BYTES": str(MB), "SUB100_INGRESS_MAX_BODIES_BYTES": str(4 * MB)}
+    with running_stack(tiny_model, env=env) as own:
+        head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {own.keys['plain']}\r\n"
+        for _ in range(50):  # until ingress had read it all when the next request came
+            with socket.create_connection(("127.0.0.1", own.port)) as slow:
+                slow.sendall(f"{head}content-length: {MB - 1}\r\n\r\n".encode() + b" " * (MB - 2))
+                answer = post(own.url, SMALL, own.keys["plain"])
+                assert post(own.url, SMALL, own.keys["other"]).status == 200
+            if answer.status != 200:
+                break
+        assert (answer.status, answer.error["code"]) == (429, "tenant_concurrency_exceeded")
+        assert int(answer.headers["retry-after"]) >= 1
+        deadline = time.monotonic() + 10
+        while post(own.url, SMALL, own.keys["plain"]).status != 200:
+            assert time.monotonic() < deadline, "never given back"
 
 
 @pytest.fixture(scope="module")

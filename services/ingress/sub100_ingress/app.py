@@ -12,9 +12,10 @@ from starlette.routing import Route
 
 from sub100_shared import semconv
 from sub100_shared.clock import Clock
-from sub100_shared.errors import ClientError, Evicted, Sub100Error
+from sub100_shared.errors import ClientError, Evicted, Refused, Sub100Error
 
 from . import cache_control, cache_stats, door
+from .body_room import BodyRoom
 from .cache_control import CacheControl
 from .cache_key import CacheKey, cache_key, is_cacheable
 from .chunks import ChatChunks, ChunkWriter, CompletionChunks
@@ -45,6 +46,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     use_cache: bool
     max_body_bytes: int
+    body_room: BodyRoom
     body_timeout_s: float
     long_prompt_bytes: int
 
@@ -103,6 +105,13 @@ class GeneratingRoute:
         self._operation = operation
 
     async def __call__(self, scope: door.Scope, receive: Receive, send: Send) -> None:
+        tenant: Tenant = scope[door.TENANT]
+        with self._surface.body_room.hold(tenant.name) as take:
+            await self._serve(scope, receive, send, tenant, take)
+
+    async def _serve(
+        self, scope: door.Scope, receive: Receive, send: Send, tenant: Tenant, take: Callable[[int], None]
+    ) -> None:
         surface = self._surface
         headers = Headers(scope=scope)
         try:
@@ -111,8 +120,8 @@ class GeneratingRoute:
                 headers.get("content-length"),
                 limit=surface.max_body_bytes,
                 timeout_s=surface.body_timeout_s,
+                take=take,
             )
-            tenant: Tenant = scope[door.TENANT]
             control = cache_control.parse(headers.getlist("cache-control"))
             revision = self._cache_revision(tenant, control)
             if len(body) > surface.long_prompt_bytes:
@@ -129,7 +138,7 @@ class GeneratingRoute:
                 route=scope["path"],
             )
             ex.key, ex.cache_control = key, control
-        except ClientError as error:
+        except (ClientError, Refused) as error:
             surface.metrics.refused(error.code)
             await send_error(send, error, scope[door.REQUEST_ID])
             return

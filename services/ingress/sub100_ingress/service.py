@@ -23,6 +23,7 @@ from sub100_shared.ops import EmbeddedServer
 from .afterwards import Afterwards
 from .app import Surface, create_app
 from .attempts import AttemptTable
+from .body_room import BodyRoom
 from .cached import CachedAnswers
 from .choices import Choices
 from .config import IngressConfig
@@ -253,6 +254,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         created=int(time.time()),
         use_cache=config.cache,
         max_body_bytes=config.max_body_bytes,
+        body_room=BodyRoom(config.max_bodies_bytes, config.max_body_bytes),
         body_timeout_s=config.body_timeout_s,
         long_prompt_bytes=config.long_prompt_bytes,
     )
