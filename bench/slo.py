@@ -23,8 +23,8 @@ from .wan import delayed
 
 BUDGET_MS = 100.0
 ROUND_TRIP_MS = 20.0
-AS_SERVED = {f"SUB100_{role}_COMPILE": "auto" for role in ("PREFILL", "DECODE")}
-"""Tests leave the compiler out, which users do not."""
+AS_SERVED = {f"SUB100_{role}_COMPILE": "on" for role in ("PREFILL", "DECODE")}
+"""As a deployment would be that minds its steps more than its starts."""
 RESULTS = Path(__file__).parent / "results" / "slo.json"
 SYSTEM = (
     "You are the assistant of a small hardware shop. Answer in one short sentence. Be friendly, never "

@@ -195,7 +195,7 @@ def servers(model: Path, directory: Path) -> Iterator[tuple[Stack, StockServer, 
     Ours, the single one, stock prefill, stock decode.
     """
     env = {f"SUB100_{role}_MAX_MODEL_LEN": str(MAX_MODEL_LEN) for role in ("PREFILL", "DECODE")}
-    env |= {f"SUB100_{role}_COMPILE": "auto" for role in ("PREFILL", "DECODE")}  # as vLLM's own servers
+    env |= {f"SUB100_{role}_COMPILE": "on" for role in ("PREFILL", "DECODE")}  # as vLLM's own servers
     with contextlib.ExitStack() as cleanup:
 
         def start(name: str, cpu: int, nixl_host: str = "") -> StockServer:

@@ -1,4 +1,4 @@
-"""The hand-over between compiled engines, as users run them; the other suites leave the compiler out, because
+"""The hand-over between compiled engines, as on GPUs; the other suites leave the compiler out, because
 each engine's start takes longer with it."""
 
 import time
@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def compiled(vllm_config: "VllmConfig", tiny_llama: Path) -> AsyncIterator[Rig]:
-    async with running_rig(msgspec.structs.replace(vllm_config, compile=True), tiny_llama) as running:
+    async with running_rig(msgspec.structs.replace(vllm_config, compile="on"), tiny_llama) as running:
         assert running.prefill_info.is_compiled
         yield running
 
@@ -60,7 +60,7 @@ async def test_compiled_engine_speculates(compiled: Rig, vllm_config: "VllmConfi
     from sub100_engine.vllm.engine import VllmEngine
 
     drafts = Speculation(method="ngram", lookup_min=1)
-    engine = VllmEngine(msgspec.structs.replace(vllm_config, compile=True, speculation=drafts), KEY)
+    engine = VllmEngine(msgspec.structs.replace(vllm_config, compile="on", speculation=drafts), KEY)
     try:
         await engine.start(lambda _: None)
         for num_tokens in (31, 33, 200):
