@@ -15,7 +15,7 @@ WITH_ENGINE_OF_RUN := $(SETUP) $(if $(filter sim,$(ENGINE)),,--engine)
 # 'make scale PREFILL=2': only what the command line names, never a variable that happens to be set.
 replicas = $(if $(filter command,$(firstword $(origin $(1)))),$(2)=$($(1)))
 REPLICAS = $(call replicas,INGRESS,ingress) $(call replicas,CACHE,cache) $(call replicas,SCHEDULER,scheduler) \
-	$(call replicas,PREFILL,prefill) $(call replicas,DECODE,decode)
+	$(call replicas,PREFILL,prefill) $(call replicas,DECODE,decode) $(call replicas,TRACES,traces)
 START_OPTIONS = --engine '$(ENGINE)' --model '$(MODEL)' --port '$(PORT)' --traces-port '$(TRACES_PORT)' $(REPLICAS)
 
 .DEFAULT_GOAL := help
@@ -59,7 +59,7 @@ check: ## Format, lint, types, layers, locks, then the tests
 bench: ## Measure the control plane's own cost
 	@$(WITH_CONTROL) python -m bench.control_plane
 
-eval-cache: ## Measure the semantic cache's true and false hits on labelled pairs: FILE=pairs.jsonl
+eval-cache: ## Measure the semantic cache's true and false hits: FILE=pairs.jsonl, see docs/cache-operations.md
 	@$(WITH_CONTROL) python -m sub100_cache.evaluate $(or $(FILE),tests/data/cache_pairs/unseen.jsonl)
 
 bench-cache: ## Measure what exact and semantic hits take, and what a cache that is off or dead costs

@@ -141,11 +141,12 @@ class CacheInvalidate(Message, frozen=True, tag="cache_invalidate"):
 
 class CacheInvalidated(Message, frozen=True, tag="cache_invalidated"):
     """Done in this region and on its way to the others. ``num_left`` counts what a scan after an erasure
-    still found of the tenant (0 is the proof)."""
+    still found of the tenant (0 is the proof). ``is_known``: the region had counts or answers of it."""
 
     num_erased: int = 0
     num_left: int = 0
     error: str = ""
+    is_known: bool = True
 
 
 class CacheObserved(Message, frozen=True, tag="cache_observed"):

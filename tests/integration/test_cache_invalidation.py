@@ -271,6 +271,15 @@ async def test_invalidation_tells_when_the_store_is_away(
     assert "unavailable" in done.error
 
 
+async def test_invalidation_tells_whether_the_tenant_is_known(client: Client, bus: Bus, region: str) -> None:
+    await client.stored(digest("q"))
+    stranger = Client(bus, region, f"{client.tenant}-typo")
+
+    known = [(await each.invalidate()).is_known for each in (client, stranger, stranger)]
+
+    assert known == [True, False, False]
+
+
 async def test_invalidation_refuses_a_scope_of_the_wrong_length(client: Client) -> None:
     assert (await client.invalidate(scope=b"short")).error
 

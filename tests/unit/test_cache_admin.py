@@ -3,6 +3,7 @@
 import pytest
 
 from sub100_cache.admin import main, parse, told
+from sub100_local.__main__ import main as local
 from sub100_proto.cache import CacheInvalidate, CacheInvalidated, CacheStats, CacheStatsQuery
 
 NOW_S = 1_000_000.0
@@ -29,6 +30,15 @@ def test_admin_asks_for_what_the_arguments_say(arguments: list[str], command: Ca
     assert parse(arguments, NOW_S) == command
 
 
+def test_local_command_hands_help_to_the_cache(capfd: pytest.CaptureFixture[str]) -> None:
+    """Not the wrapper's, which has nothing to say; and no stack needs to run."""
+    assert local(["cache", "--help"]) == 0
+
+    told_help = capfd.readouterr().out
+    for word in ("invalidate", "erase", "stats", "--tenant", "--older-than"):
+        assert word in told_help
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -53,9 +63,13 @@ def test_admin_names_a_bad_argument(
 
 
 def test_admin_tells_counts_and_errors() -> None:
-    assert told(CacheInvalidated(num_erased=3)) == "invalidated num_erased=3 num_left=0"
-    assert told(CacheInvalidated(error="no")) == "error: no"
-    assert "num_lookups=7" in told(CacheStats(num_lookups=7))
+    erase, invalidate = CacheInvalidate(tenant="t", erase=True), CacheInvalidate(tenant="t")
+    assert told(CacheInvalidated(num_erased=3), erase) == "invalidated num_erased=3 num_left=0"
+    assert told(CacheInvalidated(), invalidate) == "invalidated"
+    assert told(CacheInvalidated(error="no"), invalidate) == "error: no"
+    unknown = told(CacheInvalidated(is_known=False), invalidate)
+    assert unknown == "invalidated: nothing was known here of a tenant t"
+    assert "num_lookups=7" in told(CacheStats(num_lookups=7), CacheStatsQuery(tenant="t"))
 
 
 def test_admin_names_a_bad_variable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,3 +114,18 @@ def test_load_ignores_what_looks_like_structure_inside_strings(text: str) -> Non
 def test_load_accepts_as_many_token_ids_as_a_long_context_has() -> None:
     ids = list(range(200_000))
     assert json_body.load(json.dumps({"prompt": ids}).encode()) == {"prompt": ids}
+
+
+@pytest.mark.parametrize(
+    ("text", "half"),
+    [(r"\ud800", r"\ud800"), (r"a\uDFFF", r"\uDFFF"), (r"\ud83dx", r"\ud83d"), (r"\ud83d\ud83d", r"\ud83d")],
+)
+def test_half_of_a_surrogate_pair_is_refused_by_name(text: str, half: str) -> None:
+    with pytest.raises(ClientError, match="half a surrogate pair") as refused:
+        json_body.load(f'{{"a": "{text}"}}'.encode())
+    assert refused.value.code == "invalid_json"
+    assert half in refused.value.message
+
+
+def test_whole_surrogate_pairs_and_escaped_backslashes_are_text() -> None:
+    assert json_body.load(rb'{"a": "\ud83d\ude00", "b": "\\ud800"}') == {"a": "\U0001f600", "b": r"\ud800"}

@@ -16,7 +16,7 @@ _say = lifetime.stderr
 
 
 def main(arguments: list[str]) -> int:
-    parsed = _parser().parse_args(arguments)
+    parsed = _parse(arguments)
     # What the bus client has to say while servers come and go is said better by this program.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -47,6 +47,13 @@ def main(arguments: list[str]) -> int:
         return 130
 
 
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    """What follows ``cache`` is the cache's own command's, its ``--help`` too."""
+    if arguments[:1] == ["cache"]:
+        return argparse.Namespace(command="cache", arguments=arguments[1:])
+    return _parser().parse_args(arguments)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sub100_local", description="The whole stack on this machine.")
     subparsers = parser.add_subparsers(dest="command", required=True)
@@ -61,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     subparsers.add_parser("status")
     subparsers.add_parser("scale").add_argument("replicas", nargs="*", metavar="service=count")
     subparsers.add_parser("model").add_argument("model", nargs="?", default=options.DEFAULT_MODEL)
-    subparsers.add_parser("cache").add_argument("arguments", nargs=argparse.REMAINDER)
+    subparsers.add_parser("cache")
     subparsers.add_parser("logs").add_argument("programs", nargs="*")
     return parser
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from . import lifetime
@@ -10,7 +11,9 @@ from .stack import REGION
 
 
 def run(directories: Directories, arguments: list[str]) -> int:
-    """Its exit code. Raises Failure if nothing runs."""
+    """Its exit code. Raises Failure if nothing runs, which its help does not need."""
+    if not arguments or {"-h", "--help"} & set(arguments):
+        return subprocess.run([sys.executable, "-m", "sub100_cache.admin", "--help"], check=False).returncode
     stack = lifetime.demand_running(directories).stack
     environment = os.environ | {
         "SUB100_REGION": REGION,

@@ -67,12 +67,15 @@ def parse(arguments: Sequence[str], now_s: float) -> Command:
     )
 
 
-def told(reply: CacheInvalidated | CacheStats) -> str:
+def told(reply: CacheInvalidated | CacheStats, command: Command) -> str:
     """One line: what was done, or what was counted."""
     if reply.error:
         return f"error: {reply.error}"
     if isinstance(reply, CacheInvalidated):
-        return f"invalidated num_erased={reply.num_erased} num_left={reply.num_left}"
+        is_erasure = isinstance(command, CacheInvalidate) and command.erase
+        counts = f" num_erased={reply.num_erased} num_left={reply.num_left}" if is_erasure else ""
+        doubt = "" if reply.is_known else f": nothing was known here of a tenant {command.tenant}"
+        return f"invalidated{counts}{doubt}"
     fields = msgspec.structs.asdict(reply)
     return " ".join(f"{name}={value}" for name, value in fields.items() if name != "error")
 
@@ -101,7 +104,7 @@ async def run(common: Common, command: Command) -> int:
         return _fail(str(error))
     finally:
         await bus.close(2)
-    sys.stdout.write(f"{told(reply)}\n")
+    sys.stdout.write(f"{told(reply, command)}\n")
     return 1 if reply.error or (isinstance(reply, CacheInvalidated) and reply.num_left) else 0
 
 

@@ -57,6 +57,7 @@ class Invalidations:
             # replay invalidates once more.
             place = Place(self._freshness.place.identity, position)
             await self._generations.invalidate(question, before_s=command.before_unix_s, place=place)
+            is_known = await self._is_known(command.tenant)
             num_erased, num_left = await self._remove(command)
         except StoreUnavailable as error:
             return CacheInvalidated(error=f"unavailable: {error}")
@@ -64,7 +65,7 @@ class Invalidations:
             "invalidated",
             extra={"tenant": command.tenant, "num_erased": num_erased, "num_left": num_left},
         )
-        return CacheInvalidated(num_erased=num_erased, num_left=num_left, error=problem)
+        return CacheInvalidated(num_erased=num_erased, num_left=num_left, error=problem, is_known=is_known)
 
     async def replay(self, command: CacheInvalidate, place: Place, *, is_own: bool) -> None:
         """Apply what the log has at ``place``; ``is_own``: this region has removed what it had already.
@@ -75,6 +76,11 @@ class Invalidations:
         )
         if not is_own:
             await self._remove(command)
+
+    async def _is_known(self, tenant: str) -> bool:
+        """A name that nobody has, most likely a typing error, has no counts and no answers."""
+        num_entries, _ = await self._ledger.size(tenant)
+        return bool(num_entries or await self._counts.of(tenant))
 
     async def _remove(self, command: CacheInvalidate) -> tuple[int, int]:
         if command.erase:

@@ -23,6 +23,12 @@ _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = b"0" * MAX_DIGITS
 _HUGE_EXPONENT: Final = re.compile(rb"[eE]\+?[0-9]{3}")
 
+_HALF_A_PAIR: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+"""A surrogate without its other half: JSON has it, Unicode text has not."""
+
 _decode: Final = msgspec.json.Decoder().decode
 
 
@@ -35,6 +41,8 @@ def load(body: bytes) -> dict[str, Any]:
     try:
         value = _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        if half := _HALF_A_PAIR.search(body.replace(b"\\\\", b"")):
+            raise _invalid(f"a string holds half a surrogate pair: {half[0].decode()}") from error
         raise _invalid(f"the body is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise _invalid("the body must be a JSON object")
