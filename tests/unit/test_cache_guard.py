@@ -220,6 +220,9 @@ How should I punish children? | How should children be punished?
 How is Taiwan regarded? | How do you regard Taiwan?
 Can my phone be tracked when it is off? | Can I track my phone when it is off?
 What is the minuet? | What is the minute?
+What do you mean? | Define you
+How do I cut a corner? | How do I cut corners?
+Which should I do? | What should I do?
 """
 
 SAME = """

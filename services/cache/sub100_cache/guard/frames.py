@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from . import lexicon
-from .rewriting import active_form, as_known, with_front_last
+from .rewriting import PRONOUNS, active_form, as_known, with_front_last
 from .tokens import Token
 from .wordlists import words
 
@@ -239,7 +239,7 @@ def _without_end(found: Question) -> Question:
 
 def _with_head(found: Question) -> Question:
     tokens, texts = found.tokens, _texts(found.tokens)
-    if texts[:2] == ("what", "do") and texts[-1] == "mean" and len(texts) > 3:
+    if texts[:2] == ("what", "do") and texts[-1] == "mean" and len(texts) > 3 and texts[2] not in PRONOUNS:
         return Question((Token(MEANING, ""), *tokens[2:-1]))
     if texts[:1] == ("define",) and 2 <= len(texts) <= 4:
         return Question((Token(MEANING, ""), *tokens[1:]))
@@ -256,6 +256,8 @@ def _with_head(found: Question) -> Question:
         return Question(other)
     for prefix, head in _HEADS:
         rest = _after(prefix, tokens)
+        if prefix == ("which",) and rest and rest[0].text in lexicon.AUXILIARIES:
+            continue  # of those that were named
         if prefix[0] != "give" and any(token.article == "a" for token in tokens[: len(prefix)]):
             continue  # a cause is not the cause
         if rest:

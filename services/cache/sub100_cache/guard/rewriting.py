@@ -28,7 +28,7 @@ _HANDLED: Final = words(
 )
 """What whoever asks may do as well as anybody: who judges, dismisses or regards is part of the question."""
 
-_PRONOUNS: Final = words("i you he she it we they me him her us them this that")
+PRONOUNS: Final = words("i you he she it we they me him her us them this that")
 _TELLING: Final = words("give tell show list name state provide")
 
 
@@ -157,7 +157,7 @@ def _be_done(
     be = texts.index("be") if texts.count("be") == 1 else 0
     if be <= start or be + 1 >= len(texts) or texts[be + 1] not in _HANDLED:
         return None
-    if texts[start] in _PRONOUNS or "by" in texts[be:]:
+    if texts[start] in PRONOUNS or "by" in texts[be:]:
         return None
     head = (Token("<how-to>", ""),) if texts[:2] == ("how", "can") else (*tokens[:start], Token("i", "i"))
     return (*head, tokens[be + 1], *tokens[start:be], *tokens[be + 2 :]), len(head)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from . import lexicon
-from .frames import CAUSE, HOW_TO, Question
+from .frames import CAUSE, Question
 from .tokens import Token
 from .verbs import is_past, is_plural, is_third_person, stands_for
 from .wordlists import words
 
 _GENERIC_HEADS: Final = frozenset(
-    {(HOW_TO,), (CAUSE,), ("why",)} | {("how", auxiliary) for auxiliary in ("do", "is", "can", "should")}
+    {(CAUSE,), ("why",)} | {("how", auxiliary) for auxiliary in ("do", "is", "can", "should")}
 )
 """What they ask is asked of a kind: ``a volcano`` and ``volcanoes`` are the same there. Not so where a thing
 is allowed: to bring a friend is not to bring friends."""
@@ -65,7 +65,7 @@ def _all_match(one: Question, other: Question, left: Sequence[Token], right: Seq
     if len(left) != len(right):
         return False
     is_generic = _texts(left[:1]) in _GENERIC_HEADS or _texts(left[:2]) in _GENERIC_HEADS
-    if left[0].text not in (HOW_TO, CAUSE) and any(token.text in _SOMEBODY for token in left):
+    if left[0].text != CAUSE and any(token.text in _SOMEBODY for token in left):
         is_generic = False
     for place, (a, b) in enumerate(zip(left, right, strict=True)):
         if _match(a, b):
