@@ -69,13 +69,16 @@ def test_question_that_is_material_is_answered_from_its_own_wording_alone(own: S
     assert not is_hit(ask(own, body(user("Repeat: how to bleed a radiator?")), "stranger"))
 
 
-def semantic_hit(own: Stack, question: str, tenant: str) -> Answer:
-    """With any of several beginnings: on a busy machine the first token may be there before a look-up."""
+def semantic_hit(own: Stack, question: str, tenant: str, generated: set[str] | None = None) -> Answer:
+    """With any of several beginnings: on a busy machine the first token may be there before a look-up, and
+    what was ``generated`` then is kept, too, for the next beginning to hit."""
     for greeting in ("", "Hi, ", "Hello! ", "Good morning, ", "Hey, "):
         for request in ("can you tell me", "could you please tell me", "please explain"):
             answer = ask(own, body(user(f"{greeting}{request} {question}")), tenant)
             if answer.headers["x-sub100-cache"] == "semantic":
                 return answer
+            if generated is not None:
+                generated.add(content(answer))
     raise AssertionError("never a semantic hit")
 
 
@@ -122,8 +125,9 @@ def test_personal_answer_reaches_no_other_tenant_however_it_is_asked_for(own: St
             assert canary.encode() not in answer.body
             assert canary not in str(answer.headers)
         assert canary.encode() not in ask(own, body(user(text)), "demo").body
-    again = semantic_hit(own, f"how to reset the password of account {who}?", "similar")
-    assert content(again) == f"It is {canary}."
+    generated: set[str] = set()
+    again = semantic_hit(own, f"how to reset the password of account {who}?", "similar", generated)
+    assert content(again) in generated | {f"It is {canary}."}
     assert content(hits(own, body(user(long)))) == f"It is {canary}."
 
 
