@@ -422,7 +422,6 @@ class EngineBehaviour:
         vain = Recorder(rig.work(prompt, output=[first if is_aborted else 2**31], kv=kv))
         rig.decode.decode(vain.work, vain)
         if is_aborted:
-            await asyncio.sleep(0)
             rig.decode.abort(vain.work.attempt)
         else:
             assert (await rig.ended(vain)).last.error

@@ -1,6 +1,7 @@
 """Workers lost in mid stream: the answer goes on elsewhere without a seam, or ends in one error event."""
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,6 +93,25 @@ def test_stream_goes_on_elsewhere_when_its_engine_hangs_behind_a_worker_that_ans
     ):
         pieces = [stream.next_text() for _ in range(5)]
         stack.wait_ready(stack.add("decode", SUB100_SIM_HANG_AFTER_STEPS="0").instance, timeout_s=20)
+        *events, end = stream.rest()
+    assert end == DONE
+    assert "".join(pieces + deltas(events)) == whole
+
+
+def test_only_worker_is_used_again_if_it_was_late_and_not_lost(tiny_model: Path, whole: str) -> None:
+    """There is nobody else: a worker that ingress gave up too early must not cost its streams."""
+    with (
+        slow_stack(tiny_model, STEP_S) as stack,
+        LiveStream(stack.url, STREAM, stack.keys["plain"]) as stream,
+    ):
+        pieces = [stream.next_text() for _ in range(5)]
+        decode, ingress = stack.replicas["decode-1"], stack.replicas["ingress-1"]
+        decode.signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 10
+        while "worker does not answer" not in ingress.log:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        decode.signal(signal.SIGCONT)
         *events, end = stream.rest()
     assert end == DONE
     assert "".join(pieces + deltas(events)) == whole

@@ -86,6 +86,8 @@ class Generator:
                     if not ex.has_begun:
                         raise
                     await patience.wait(refused)
+                    if patience.is_wearing:
+                        ex.avoid = ()
                     continue
                 ex.num_attempts += 1
                 num_known = len(ex.output_ids)

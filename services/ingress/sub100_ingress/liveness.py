@@ -24,7 +24,9 @@ LAPSE_INTERVALS: Final = 4
 placed, so that a worker which is only late keeps what it has."""
 
 PING_AFTER_MS: Final = 150.0
-PONG_TIMEOUT_MS: Final = 350.0
+PONG_TIMEOUT_MS: Final = 500.0
+PATIENT_PONG_TIMEOUT_MS: Final = 1_000.0
+"""While no client has seen a token yet: there is no pause to be seen, and less to go on with elsewhere."""
 NUM_UNHEARD: Final = 2
 """Pings in a row that reached nobody: one may fall into a connection's moment of absence."""
 
@@ -119,7 +121,7 @@ class Liveness:
         beat = self._beats.get(worker.worker_id)
         return self._is_connected and beat is not None and self._clock() - beat.step_at_ms > limit_ms
 
-    def suspect(self, worker: WorkerRef, role: Role) -> None:
+    def suspect(self, worker: WorkerRef, role: Role, *, has_token: bool) -> None:
         """Nothing came of an attempt for PING_AFTER_MS: have its worker asked, or see what came of that."""
         now, worker_id = self._clock(), worker.worker_id
         beat = self._beats.get(worker_id)
@@ -137,7 +139,7 @@ class Liveness:
         elif question.num_unheard == question.num_asked:
             question.num_asked += 1
             self._to_ask.append((worker_id, role))
-        elif now - question.at_ms > PONG_TIMEOUT_MS:
+        elif now - question.at_ms > (PONG_TIMEOUT_MS if has_token else PATIENT_PONG_TIMEOUT_MS):
             if beat.at_ms > question.at_ms:  # late, but there
                 del self._questions[worker_id]
             else:

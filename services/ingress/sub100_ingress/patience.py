@@ -35,6 +35,11 @@ class Patience:
         await asyncio.sleep(min(self._delay_s, left_ms / 1e3))
         self._delay_s = min(2 * self._delay_s, _MAX_DELAY_S)
 
+    @property
+    def is_wearing(self) -> bool:
+        """It has waited for a good while: who was avoided may be back, or was only late."""
+        return self._delay_s >= _MAX_DELAY_S
+
     def placed(self) -> None:
         """The stream goes on; the next loss is another matter."""
         self._until_ms = None

@@ -90,7 +90,7 @@ class Watchdog:
             return
         silent_ms = now - self._silent_since[attempt.nonce]
         if silent_ms >= PING_AFTER_MS and not attempt.is_over:
-            self._liveness.suspect(attempt.worker, attempt.role)
+            self._liveness.suspect(attempt.worker, attempt.role, has_token=attempt.has_token)
         if self._has_stalled(attempt, silent_ms):
             attempt.lose("worker_lost")
         elif not attempt.has_token and silent_ms > self._first_token_timeout_ms:
