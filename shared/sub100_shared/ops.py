@@ -122,6 +122,15 @@ def listen(host: str, port: int) -> socket.socket:
 class EmbeddedServer(uvicorn.Server):
     """uvicorn inside our own lifecycle: signals stay ours, a failed bind raises instead of exiting."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._is_up = asyncio.Event()
+
+    async def listening(self, serving: "asyncio.Task[None]") -> None:
+        """Wait until connections are accepted, or until ``serving``, the task of ``serve``, has ended."""
+        serving.add_done_callback(lambda _: self._is_up.set())
+        await self._is_up.wait()
+
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
         yield
@@ -129,5 +138,6 @@ class EmbeddedServer(uvicorn.Server):
     async def startup(self, sockets=None) -> None:  # type: ignore[no-untyped-def]
         try:
             await super().startup(sockets)
+            self._is_up.set()
         except SystemExit as error:
             raise OSError(f"cannot listen on {self.config.host}:{self.config.port}") from error

@@ -119,6 +119,7 @@ class IngressService:
         await self._cache.warm_up()
         await self._listen_first()
         self._http = runtime.spawn(self._server.serve(), "http")
+        await self._server.listening(self._http)
 
     async def drain(self, timeout_s: float) -> None:
         lame_duck_s = min(self._config.lame_duck_s, timeout_s / 2)
