@@ -277,7 +277,7 @@ async def test_workers_are_not_blamed_for_what_ingress_could_not_hear(after_stal
         lab.dog.look()
     else:
         lab.liveness.on_bus_state(False)
-        lab.after(5_000)
+        lab.after(1_900)
         lab.liveness.on_bus_state(True)
     lab.after(GRACE_MS - 100)
     assert await lab.is_lost() == ""
@@ -301,3 +301,13 @@ async def test_worker_that_answers_for_an_engine_that_hangs_is_lost(
         lab.after(500)
         assert number > 15 or await lab.is_lost() == ""
     assert await lab.is_lost() == expected
+
+
+async def test_stream_looks_for_another_place_when_the_bus_stays_away() -> None:
+    lab = Lab()
+    lab.beat(answers_pings=True)
+    lab.liveness.on_bus_state(False)
+    lab.after(1_900)
+    assert await lab.is_lost() == ""
+    lab.after(300)
+    assert await lab.is_lost() == "worker_lost"

@@ -34,6 +34,10 @@ GRACE_MS: Final = 2_000.0
 """After the bus was away, or this process stood still: others need time to come back, too."""
 
 
+MAX_AWAY_MS: Final = 2_000.0
+"""A bus that is away for longer carries nobody's tokens: streams look for another place, and wait for one."""
+
+
 class _Beat(msgspec.Struct):
     """``step`` is the engine's last, seen first at ``step_at_ms`` or idle since then."""
 
@@ -59,6 +63,7 @@ class Liveness:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._is_connected = True
+        self._away_since_ms = 0.0
         self._grace_until_ms = 0.0
         self._beats: dict[str, _Beat] = {}
         self._ponged: dict[str, float] = {}
@@ -92,6 +97,7 @@ class Liveness:
 
     def on_bus_state(self, connected: bool) -> None:
         self._is_connected = connected
+        self._away_since_ms = self._clock()
         self.excuse()
 
     def excuse(self) -> None:
@@ -107,7 +113,9 @@ class Liveness:
         """It stopped beating, did not answer, or came back as another life. A worker that was never heard
         (this ingress is new) is not judged."""
         beat = self._beats.get(worker.worker_id)
-        if beat is None or not self._is_connected:
+        if not self._is_connected:
+            return self._clock() - self._away_since_ms > MAX_AWAY_MS
+        if beat is None:
             return False
         return (
             beat.epoch > worker.epoch
