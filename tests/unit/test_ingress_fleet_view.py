@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from sub100_ingress.fleet_view import FleetView
+from sub100_ingress.fleet_view import FleetView, heartbeat_of
 from sub100_proto import codec
 from sub100_proto.fleet import Heartbeat, Load
 from sub100_proto.subjects import Role
@@ -17,8 +17,8 @@ class Clock:
         return self.now_ms
 
 
-def beat(worker: str, role: Role, *, running: int = 0, waiting: int = 0, **fields: Any) -> Incoming:
-    message = Heartbeat(
+def beat(worker: str, role: Role, *, running: int = 0, waiting: int = 0, **fields: Any) -> Heartbeat:
+    return Heartbeat(
         worker_id=worker,
         role=role,
         epoch=1,
@@ -31,14 +31,19 @@ def beat(worker: str, role: Role, *, running: int = 0, waiting: int = 0, **field
         load=Load(num_running=running, num_waiting=waiting),
         **{"state": "ready", "model": "m", **fields},
     )
-    return Incoming(subject="s", data=codec.encode(message), reply="", headers={})
 
 
-def view(*beats: Incoming) -> FleetView:
+def view(*beats: Heartbeat) -> FleetView:
     made = FleetView(Clock())
     for each in beats:
         made.on_heartbeat(each)
     return made
+
+
+def test_heartbeat_that_cannot_be_read_is_none() -> None:
+    told = beat("p", "prefill")
+    assert heartbeat_of(Incoming("s", codec.encode(told), "", {})) == told
+    assert heartbeat_of(Incoming("s", b"junk", "", {})) is None
 
 
 @pytest.mark.parametrize(
@@ -51,10 +56,9 @@ def view(*beats: Incoming) -> FleetView:
         ([beat("p", "prefill"), beat("d", "decode", running=4)], False, False),
         ([beat("p", "prefill", waiting=1), beat("p2", "prefill"), beat("d", "decode")], True, False),
         ([beat("p", "prefill"), beat("p2", "prefill", waiting=9, state="draining")], True, True),
-        ([Incoming(subject="s", data=b"junk", reply="", headers={})], True, True),
     ],
 )
-def test_view_tells_room_and_quiet(beats: list[Incoming], headroom: bool, quiet: bool) -> None:
+def test_view_tells_room_and_quiet(beats: list[Heartbeat], headroom: bool, quiet: bool) -> None:
     seen = view(*beats)
     assert (seen.has_headroom(), seen.is_quiet()) == (headroom, quiet)
 

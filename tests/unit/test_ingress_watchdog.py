@@ -69,7 +69,7 @@ class Lab:
             interval_s=0.5,
             answers_pings=answers_pings,
         )
-        self.liveness.on_heartbeat(Incoming("s", codec.encode(heartbeat), "", {}))
+        self.liveness.on_heartbeat(heartbeat)
 
     async def is_lost(self) -> str:
         self.attempt.poke()

@@ -15,6 +15,14 @@ from sub100_shared.clock import Clock
 _STALE_INTERVALS: Final = 4
 
 
+def heartbeat_of(msg: Incoming) -> Heartbeat | None:
+    """A message on ``subjects.heartbeat_all``, decoded once for all; None if it cannot be read."""
+    try:
+        return codec.decode_heartbeat(msg.data)
+    except msgspec.MsgspecError:
+        return None
+
+
 class FleetView:
     """Fed by ``on_heartbeat``; a worker that stops beating is forgotten."""
 
@@ -23,12 +31,7 @@ class FleetView:
         self._beats: dict[str, tuple[Heartbeat, float]] = {}
         self._weights: dict[str, frozenset[str]] = {}
 
-    def on_heartbeat(self, msg: Incoming) -> None:
-        """Listener of ``subjects.heartbeat_all``."""
-        try:
-            beat = codec.decode_heartbeat(msg.data)
-        except msgspec.MsgspecError:
-            return
+    def on_heartbeat(self, beat: Heartbeat) -> None:
         self._beats[beat.worker_id] = (beat, self._clock())
 
     def has_headroom(self) -> bool:

@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from sub100_proto import codec, subjects
+from sub100_proto import subjects
+from sub100_proto.fleet import Heartbeat
 from sub100_proto.placement import WorkerRef
 from sub100_proto.subjects import Role
 from sub100_shared.bus import Incoming
@@ -71,12 +72,7 @@ class Liveness:
         self._gone: dict[str, int] = {}
         self._to_ask: list[tuple[str, Role]] = []
 
-    def on_heartbeat(self, msg: Incoming) -> None:
-        """Listener of ``subjects.heartbeat_all``."""
-        try:
-            beat = codec.decode_heartbeat(msg.data)
-        except msgspec.MsgspecError:
-            return
+    def on_heartbeat(self, beat: Heartbeat) -> None:
         now, load = self._clock(), beat.load
         before = self._beats.get(beat.worker_id)
         stands_still = before is not None and load.num_running > 0 and load.step == before.step

@@ -28,7 +28,7 @@ from .cached import CachedAnswers
 from .choices import Choices
 from .config import IngressConfig
 from .dispatch import Dispatcher
-from .fleet_view import FleetView
+from .fleet_view import FleetView, heartbeat_of
 from .generation import Generator
 from .http_head import BoundedHeads
 from .judge import JudgeQueue
@@ -145,8 +145,11 @@ class IngressService:
                 await self._knows_model.wait()
 
     def _on_heartbeat(self, msg: Incoming) -> None:
-        self._liveness.on_heartbeat(msg)
-        self._fleet.on_heartbeat(msg)
+        beat = heartbeat_of(msg)
+        if beat is None:
+            return
+        self._liveness.on_heartbeat(beat)
+        self._fleet.on_heartbeat(beat)
         if not self._knows_model.is_set() and self._model_revision.now():
             self._knows_model.set()
 
@@ -191,9 +194,10 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         runtime.bus, runtime.telemetry, region=runtime.region, timeout_ms=config.place_timeout_ms
     )
     cache = CacheClient(runtime.bus, runtime.telemetry, region=runtime.region, ttl_s=config.cache_ttl_s)
+    model = config.served_name or directory.name
     metrics = RequestMetrics(
         runtime.metrics,
-        model=config.served_name or directory.name,
+        model=model,
         with_tenants=runtime.common.metrics_tenants,
     )
     preparer = Preparer(
@@ -213,7 +217,6 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         patience_ms=config.patience_ms,
     )
     fleet = FleetView(monotonic_ms)
-    model = config.served_name or directory.name
     judge = JudgeQueue(
         ModelJudge(preparer, generator, runtime.telemetry, monotonic_ms, model=model),
         fleet.is_quiet,
@@ -250,7 +253,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         ),
         metrics=metrics,
         clock=monotonic_ms,
-        model=config.served_name or directory.name,
+        model=model,
         model_revision=ModelRevision(text_revision(directory), fleet, model),
         created=int(time.time()),
         use_cache=config.cache,
