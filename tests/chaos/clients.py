@@ -1,15 +1,46 @@
-"""Clients that ask the same again and again, while workers are lost, and judge every answer."""
+"""A fleet with two workers of each role, and clients that ask it the same again and again while workers are
+lost, and judge every answer."""
 
+import contextlib
+import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from tests.e2e.raw_http import DONE, Answer, post
+from tests.e2e.slow import slow_stack
 from tests.e2e.system import MODEL
 from tests.stack import Stack
 
+from sub100_local.tiny_model import make
+
+WORKERS: Final = ("prefill-1", "prefill-2", "decode-1", "decode-2")
+LEASE_S: Final = 3.0
+START_TIMEOUT_S: Final = 20.0
 NUM_CLIENTS: Final = 8
+
+
+@contextlib.contextmanager
+def fleet_of_four(**env: str) -> Iterator[Stack]:
+    """Two workers of each role, quick to tell a stall; prefill has its part in every request."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        slow_stack(
+            make(Path(directory) / "tiny"),
+            0.01,
+            num_decode=2,
+            traces=False,
+            SUB100_INGRESS_STALL_TIMEOUT_S="1",
+            SUB100_PREFILL_LEASE_S=str(LEASE_S),
+            SUB100_SCHEDULER_DECODE_ALONE_TOKENS="0",
+            **env,
+        ) as running,
+    ):
+        running.add("prefill")
+        running.wait_ready("prefill-2", timeout_s=START_TIMEOUT_S)
+        yield running
 
 
 def body_of(client: int) -> dict[str, Any]:

@@ -2,39 +2,23 @@
 
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.chaos.clients import Clients
+from tests.chaos.clients import START_TIMEOUT_S, WORKERS, Clients, fleet_of_four
 from tests.e2e.bus_watch import BusWatch, watching
-from tests.e2e.slow import slow_stack
 from tests.e2e.system import sim_only
 from tests.servers import free_port
 from tests.stack import Stack
 
-from sub100_local.tiny_model import make
-
 pytestmark = [sim_only, pytest.mark.long, pytest.mark.timeout(400)]
 
 NUM_RESTARTS = 5
-START_TIMEOUT_S = 20.0
 RECOVERED_S = 10.0
-WORKERS = ("prefill-1", "prefill-2", "decode-1", "decode-2")
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    model: Path = make(tmp_path_factory.mktemp("models") / "tiny")
-    with slow_stack(
-        model,
-        0.01,
-        num_decode=2,
-        SUB100_INGRESS_STALL_TIMEOUT_S="1",
-        SUB100_PREFILL_LEASE_S="3",
-        SUB100_SCHEDULER_DECODE_ALONE_TOKENS="0",  # every request hands KV over
-    ) as running:
-        running.add("prefill")
-        running.wait_ready("prefill-2", timeout_s=START_TIMEOUT_S)
+def fleet() -> Iterator[Stack]:
+    with fleet_of_four() as running:
         yield running
 
 

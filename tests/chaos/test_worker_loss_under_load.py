@@ -6,40 +6,23 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.chaos.clients import Clients, body_of
+from tests.chaos.clients import LEASE_S, WORKERS, Clients, body_of, fleet_of_four
 from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, post
-from tests.e2e.slow import slow_stack
 from tests.e2e.system import sim_only
 from tests.stack import Stack
 
-from sub100_local.tiny_model import make
-
 pytestmark = [sim_only, pytest.mark.timeout(180)]
 
-LEASE_S = 3.0
-WORKERS = ("prefill-1", "prefill-2", "decode-1", "decode-2")
 SERVED_SHARE = 0.9
 """At least; with one worker of each role left a request has somewhere to go at any time."""
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    model: Path = make(tmp_path_factory.mktemp("models") / "tiny")
-    with slow_stack(
-        model,
-        0.01,
-        num_decode=2,
-        SUB100_INGRESS_STALL_TIMEOUT_S="1",
-        SUB100_PREFILL_LEASE_S=str(LEASE_S),
-        SUB100_DRAIN_TIMEOUT_S="5",
-        SUB100_SCHEDULER_DECODE_ALONE_TOKENS="0",  # prefill has its part in every request
-    ) as running:
-        running.add("prefill")
-        running.wait_ready("prefill-2", timeout_s=20)
+def fleet() -> Iterator[Stack]:
+    with fleet_of_four(SUB100_DRAIN_TIMEOUT_S="5") as running:
         yield running
 
 
