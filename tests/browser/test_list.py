@@ -12,6 +12,7 @@ from tests.browser.visit import Visit
 from sub100_shared import semconv
 
 LIVE_S = 1.0
+SEQS = "[...document.querySelectorAll('#rows li')].map(li => Number(li.dataset.seq))"
 FIRST = "#rows ol:first-child > li:first-child"
 
 
@@ -114,7 +115,7 @@ def test_list_is_usable_by_keyboard_alone(visit: Visit) -> None:
     assert page.evaluate("document.activeElement.className") == "skip"
     assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
     page.check("input[name=late]")
-    page.wait_for_function("!document.querySelector('#rows li:not(.late)')")
+    page.wait_for_function("() => !document.querySelector('#rows li:not(.late)')")
     page.keyboard.press("j")
     first = page.evaluate("document.activeElement.getAttribute('href')")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -151,8 +152,22 @@ def test_scrolling_brings_older_requests_without_gap_or_repeat(visit: Visit) -> 
         count = page.locator("#rows li").count()
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
         page.wait_for_function("n => document.querySelectorAll('#rows li').length > n", arg=count)
-    seqs = page.evaluate("[...document.querySelectorAll('#rows li')].map(li => Number(li.dataset.seq))")
+    seqs = page.evaluate(SEQS)
     assert len(seqs) >= 700
+    assert seqs == list(range(seqs[0], seqs[0] - len(seqs), -1))
+
+
+def test_older_requests_come_when_the_reader_is_at_the_end_again_before_the_next_frame(visit: Visit) -> None:
+    page = connected(visit)
+    page.evaluate(
+        """() => {
+            const toEnd = () => scrollTo(0, document.body.scrollHeight);
+            new MutationObserver(toEnd).observe(document.getElementById('rows'), { childList: true });
+            toEnd();
+        }"""
+    )
+    page.wait_for_function("() => document.querySelectorAll('#rows li').length >= 700")
+    seqs = page.evaluate(SEQS)
     assert seqs == list(range(seqs[0], seqs[0] - len(seqs), -1))
 
 
@@ -209,7 +224,7 @@ def test_ten_thousand_lines_stay_smooth(
         page.evaluate("scrollTo(0, 0)")
         page.select_option("select[name=tenant]", "umbrella")
         expect(page.locator(f"{FIRST} .c-tenant")).to_have_text("umbrella")
-        page.wait_for_function("document.querySelectorAll('#rows li').length === 100")
+        page.wait_for_function("() => document.querySelectorAll('#rows li').length === 100")
         filtered_s = time.monotonic() - began
         usual_ms, worst_ms = frames_ms[len(frames_ms) // 2], frames_ms[-1]
         took = f"frames of {usual_ms:.0f} ms, {worst_ms:.0f} at worst; filtered in {filtered_s * 1e3:.0f}"

@@ -4,6 +4,7 @@
 const MIN_REFRESH_MS = 200;
 const MAX_FIRST = 400;
 const MAX_LISTS = 200;
+const NEAR_PX = 1500;
 const rows = document.getElementById("rows");
 const form = document.getElementById("filters");
 const live = document.getElementById("live");
@@ -176,6 +177,14 @@ async function loadOlder() {
     rows.append(list(answer.lines));
     setBefore(answer.before);
   } finally { isLoading = false; }
+  loadIfNear();
+}
+
+// The reader's own scrolling asks for more; a page that is short from the start does not. Where the end of the
+// list is gets looked at, at each scroll and after each page: an observer tells of changes only, and says nothing
+// to a reader who is at the end again before the next frame.
+function loadIfNear() {
+  if (scrollY > 0 && older.getBoundingClientRect().top < innerHeight + NEAR_PX) loadOlder().catch(() => say(false));
 }
 
 if (kind === "list") {
@@ -183,11 +192,8 @@ if (kind === "list") {
   form.addEventListener("submit", (event) => { event.preventDefault(); applyFilters(); });
   form.addEventListener("change", applyFilters);
   form.elements.q.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(applyFilters, 150); });
-  older.addEventListener("click", (event) => { event.preventDefault(); loadOlder(); });
-  new IntersectionObserver((seen) => {
-    // The reader's own scrolling asks for more; a page that is short from the start does not.
-    if (seen[0].isIntersecting && scrollY > 0) loadOlder();
-  }, { rootMargin: "1500px" }).observe(older);
+  older.addEventListener("click", (event) => { event.preventDefault(); loadOlder().catch(() => say(false)); });
+  addEventListener("scroll", loadIfNear, { passive: true });
 }
 if (kind === "fleet") form.addEventListener("change", () => form.requestSubmit());
 listen();
