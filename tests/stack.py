@@ -43,6 +43,7 @@ TENANTS: Final[Mapping[str, Mapping[str, object]]] = {
     "stranger": {"cache": "deterministic", "semantic": True},
     "shadow": {"cache": "deterministic", "semantic": True, "shadow": True},
     "near": {"cache": "all", "semantic": True, "allotments": {"cache": 0.3, "prefill": 0.4}},
+    "tools": {"cache": "all", "cache_tools": True},
     "narrow": {"cache": "off", "max_concurrency": 3},
     "single": {"cache": "all", "max_concurrency": 1},
 }

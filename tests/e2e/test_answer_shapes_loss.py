@@ -1,8 +1,7 @@
 """A decode worker is killed while it makes an answer of another shape: the answer goes on elsewhere and is
-the one of a quiet run, log probabilities, choices and JSON included. On both engines.
+the one of a quiet run, log probabilities, choices, JSON and calls of tools included. On both engines.
 
-P07's list: plain text is in test_errors_in_stream, the rest here; tool calls are refused by name
-(test_bad_input).
+P07's list: plain text is in test_errors_in_stream, the rest here.
 """
 
 import json
@@ -16,6 +15,7 @@ from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.system import ENGINE, MODEL, PATIENT, log_of, sim_only
 from tests.stack import Replica, Stack, running_stack
+from tokenizers import Tokenizer
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -31,6 +31,23 @@ BODY: dict[str, Any] = {
     "ignore_eos": True,
 }
 STREAM: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+WORDS: dict[str, Any] = {
+    "type": "array",
+    "items": {"enum": ["north", "east"]},
+    "minItems": 40,
+    "maxItems": 40,
+}
+WAY: dict[str, Any] = {
+    "type": "object",
+    "properties": {"way": WORDS},
+    "required": ["way"],
+    "additionalProperties": False,
+}
+CALLING: dict[str, Any] = BODY | {
+    "tools": [{"type": "function", "function": {"name": "walk", "parameters": WAY}}],
+    "max_tokens": 400,
+    "ignore_eos": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +65,11 @@ def bus(slow: Stack) -> Iterator[BusWatch]:
 
 
 class Answer:
-    """The choices of a stream, put together again."""
+    """The choices of a stream, put together again. ``calls``: name and arguments of each, by choice."""
 
     def __init__(self, num_choices: int) -> None:
         self.texts = [""] * num_choices
+        self.calls: list[list[dict[str, str]]] = [[] for _ in range(num_choices)]
         self.scored: list[list[dict[str, Any]]] = [[] for _ in range(num_choices)]
         self.reasons: list[list[str]] = [[] for _ in range(num_choices)]
         self.usage: dict[str, Any] = {}
@@ -63,8 +81,19 @@ class Answer:
             index = choice["index"]
             assert not self.reasons[index], "nothing comes after a final chunk"
             self.texts[index] += choice["delta"].get("content") or ""
+            for piece in choice["delta"].get("tool_calls", ()):
+                if "id" in piece:
+                    self.calls[index].append(piece["function"])
+                else:
+                    self.calls[index][piece["index"]]["arguments"] += piece["function"]["arguments"]
             self.scored[index] += (choice["logprobs"] or {}).get("content") or []
             self.reasons[index] += [choice["finish_reason"]] if choice["finish_reason"] else []
+
+    @property
+    def num_chars(self) -> int:
+        """Of the choice that has the fewest."""
+        called = [sum(len(call["arguments"]) for call in calls) for calls in self.calls]
+        return min(len(text) + num for text, num in zip(self.texts, called, strict=True))
 
 
 def killed_after(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: int) -> Answer:
@@ -72,7 +101,7 @@ def killed_after(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: in
     mark = bus.mark()
     answer = Answer(body.get("n", 1))
     with LiveStream(slow.url, body | STREAM, slow.keys["plain"], timeout_s=60) as stream:
-        while min(map(len, answer.texts)) < num_chars:
+        while answer.num_chars < num_chars:
             answer.take(stream.next_event())
         lost = worker_of(slow, bus, mark)
         lost.signal(signal.SIGKILL)
@@ -162,14 +191,7 @@ def test_several_answers_that_nobody_can_go_on_with_end_in_one_error_event(slow:
 
 def test_json_is_valid_after_a_loss(slow: Stack, bus: BusWatch) -> None:
     """P07: the grammar goes on where it was, not at its root."""
-    words = {"type": "array", "items": {"enum": ["north", "east"]}, "minItems": 40, "maxItems": 40}
-    schema = {
-        "type": "object",
-        "properties": {"way": words},
-        "required": ["way"],
-        "additionalProperties": False,
-    }
-    shape = {"type": "json_schema", "json_schema": {"name": "way", "schema": schema}}
+    shape = {"type": "json_schema", "json_schema": {"name": "way", "schema": WAY}}
     body = BODY | {"response_format": shape, "max_tokens": 400, "ignore_eos": False}
     expected = quiet(slow, body)["choices"][0]["message"]["content"]
     answer = killed_after(slow, bus, body, 30)
@@ -178,3 +200,50 @@ def test_json_is_valid_after_a_loss(slow: Stack, bus: BusWatch) -> None:
     assert len(found["way"]) == 40
     assert set(found["way"]) <= {"north", "east"}
     assert answer.reasons == [["stop"]]
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "walk"}}], ids=str)
+def test_forced_call_goes_on_exactly_after_a_loss(slow: Stack, bus: BusWatch, choice: Any) -> None:
+    """P07: one call, told once, its arguments whole."""
+    body = CALLING | {"tool_choice": choice, "parallel_tool_calls": False}
+    [expected] = quiet(slow, body)["choices"][0]["message"]["tool_calls"]
+    answer = killed_after(slow, bus, body, 60)
+    assert answer.calls == [[expected["function"]]]
+    assert len(json.loads(answer.calls[0][0]["arguments"])["way"]) == 40
+    assert answer.texts == [""]
+    assert answer.reasons == [["tool_calls"]]
+
+
+WALKED = {"name": "walk", "arguments": {"way": ["north", "east"] * 20}}
+SAID = f"I go. <tool_call> {json.dumps(WALKED)} </tool_call> <tool_call> {json.dumps(WALKED)} </tool_call>"
+
+
+@pytest.fixture(scope="module")
+def saying(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A slow stack whose model always says SAID and stops."""
+    script = tmp_path_factory.mktemp("script") / "answer.txt"
+    script.write_text(SAID, encoding="utf-8")
+    tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
+    num_tokens = str(len(tokenizer.encode(SAID, add_special_tokens=False).ids))
+    env = PATIENT | {
+        "SUB100_SIM_ANSWER_FILE": str(script),
+        "SUB100_SIM_ANSWER_MIN_TOKENS": num_tokens,
+        "SUB100_SIM_ANSWER_MAX_TOKENS": num_tokens,
+        "SUB100_SIM_DELAY_MS": "10",
+        "SUB100_INGRESS_STALL_TIMEOUT_S": "5",
+    }
+    with running_stack(tiny_model, num_decode=2, env=env) as stack:
+        yield stack
+
+
+@sim_only
+@pytest.mark.parametrize("num_chars", [3, 60, 400], ids=["within the mark", "in a call", "in the next call"])
+def test_call_of_the_models_own_accord_goes_on_exactly_after_a_loss(saying: Stack, num_chars: int) -> None:
+    """P07: what was held back on one worker is told with what another adds."""
+    with watching(saying) as bus:
+        bus.wait_idle("prefill-1", "decode-1", "decode-2")
+        answer = killed_after(saying, bus, CALLING, num_chars)
+    call = {"name": "walk", "arguments": json.dumps(WALKED["arguments"])}
+    assert answer.calls == [[call, call]]
+    assert answer.texts == ["I go."]
+    assert answer.reasons == [["tool_calls"]]

@@ -158,7 +158,10 @@ def test_hostile_json_values_are_refused_at_once(stack: Stack, bus: BusWatch, na
         ("allowed_token_ids", [2**31 - 1]),
         ("bad_words", [" "]),
         ("bad_words", ["x"] * 1000),
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
+        ("tools", [{"type": "function", "function": {"name": "f f"}}]),
+        ("tools", [{"type": "function", "function": {"name": "f", "parameters": "x"}}]),
+        ("tools", [{"type": "function", "function": {"name": f"f{i}"}} for i in range(200)]),
+        ("tool_choice", "required"),
     ],
     ids=lambda value: repr(value)[:24],
 )

@@ -11,6 +11,7 @@ from tests.stack import Stack
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": '{"city": "Oslo"}'}}
 QUESTION = {"role": "user", "content": "What is the weather in Oslo?"}
+LOOK_UP = {"name": "look_up", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
 
 
@@ -48,6 +49,8 @@ def test_assistant_turn_with_tool_calls_needs_no_content(stack: Stack, content: 
     answer = ask(stack, [QUESTION, turn, RESULT])
     assert answer.status == 200, answer.body
     assert "tool_calls" not in answer.json["choices"][0]["message"]
+    with_tools = ask(stack, [QUESTION, turn, RESULT], tools=[{"type": "function", "function": LOOK_UP}])
+    assert num_prompt_tokens(with_tools) > num_prompt_tokens(answer)
 
 
 def test_unknown_part_type_is_refused_by_its_place(stack: Stack) -> None:
@@ -118,7 +121,6 @@ def test_fields_for_others_are_ignored_and_go_nowhere(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
         ("functions", [{"name": "f"}]),
         ("modalities", ["text", "audio"]),
         ("echo", True),

@@ -34,6 +34,19 @@ def text(*texts: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": each} for each in texts]
 
 
+def tool(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, **fields}}
+
+
+def called(arguments: str = '{"a": 1}') -> dict[str, Any]:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    return {"role": "assistant", "tool_calls": [call]}
+
+
+def result(content: str) -> dict[str, Any]:
+    return {"role": "tool", "content": content, "tool_call_id": "c"}
+
+
 DIFFERENT: dict[str, GenerationRequest] = {
     "base": chat(),
     "model": chat(model="m2"),
@@ -64,8 +77,20 @@ DIFFERENT: dict[str, GenerationRequest] = {
     "moved border": chat(messages=[SYSTEM, {**USER, "content": text("A\nIs Café", "open?")}]),
     "two turns": chat(messages=[SYSTEM, USER, {"role": "assistant", "content": "Yes."}, USER]),
     "two turns, other answer": chat(messages=[SYSTEM, USER, {"role": "assistant", "content": "No."}, USER]),
-    "tool result": chat(messages=[SYSTEM, {"role": "tool", "content": "1", "tool_call_id": "c"}, USER]),
-    "other tool result": chat(messages=[SYSTEM, {"role": "tool", "content": "2", "tool_call_id": "c"}, USER]),
+    "call": chat(messages=[SYSTEM, called(), USER]),
+    "other arguments": chat(messages=[SYSTEM, called('{"a": 2}'), USER]),
+    "tool result": chat(messages=[SYSTEM, called(), result("1"), USER]),
+    "other tool result": chat(messages=[SYSTEM, called(), result("2"), USER]),
+    "tools": chat(tools=[tool("f")]),
+    "other tool": chat(tools=[tool("g")]),
+    "other description": chat(tools=[tool("f", description="Adds.")]),
+    "other parameters": chat(tools=[tool("f", parameters={"type": "object", "properties": {"a": {}}})]),
+    "two tools": chat(tools=[tool("f"), tool("g")]),
+    "two tools, other order": chat(tools=[tool("g"), tool("f")]),
+    "tools, none": chat(tools=[tool("f")], tool_choice="none"),
+    "tools, required": chat(tools=[tool("f")], tool_choice="required"),
+    "tools, named": chat(tools=[tool("f")], tool_choice={"type": "function", "function": {"name": "f"}}),
+    "tools, one call": chat(tools=[tool("f")], parallel_tool_calls=False),
     "completion": parse_completion(b'{"model":"m","prompt":"Is it?"}'),
     "completion blank": parse_completion(b'{"model":"m","prompt":"Is it? "}'),
     "completion ids": parse_completion(b'{"model":"m","prompt":[1,2]}'),
@@ -96,6 +121,7 @@ SAME: dict[str, GenerationRequest] = {
     "developer": chat(messages=[{**SYSTEM, "role": "developer"}, USER]),
     "one part": chat(messages=[SYSTEM, {**USER, "content": text("Is Café open?")}]),
     "blanks around": chat(messages=[SYSTEM, {**USER, "content": "\n Is Café open? \r\n"}]),
+    "no tools": chat(tools=[], tool_choice="auto", parallel_tool_calls=True),
     "decomposed": chat(messages=[SYSTEM, {**USER, "content": "Is Cafe\u0301 open?"}]),
 }
 
@@ -222,6 +248,13 @@ _BODY = st.fixed_dictionaries(
         "presence_penalty": st.sampled_from([0, 1]),
         "stop_token_ids": st.sampled_from([[], [1]]),
         "stream": st.booleans(),
+        "tools": st.lists(
+            st.sampled_from(
+                [tool("f"), tool("f", description="x"), tool("f", parameters={"type": "object"})]
+            ),
+            max_size=1,
+        ),
+        "parallel_tool_calls": st.booleans(),
     },
 )
 _WHO = st.tuples(st.sampled_from(["t", "u"]), st.sampled_from(["r", "s"]))
@@ -261,7 +294,7 @@ def test_keys_are_shared_exactly_by_requests_that_mean_the_same(
 def test_one_changed_field_is_never_shared(body: dict[str, Any], data: st.DataObject) -> None:
     """Pairs that differ in exactly one place, which two independent bodies seldom do."""
     other = body | {"messages": data.draw(st.lists(_MESSAGE, min_size=1, max_size=3))}
-    field = data.draw(st.sampled_from(["messages", "max_tokens", "temperature", "seed", "stop", "model"]))
+    field = data.draw(st.sampled_from(["messages", *_VALUES]))
     if field != "messages":
         other = {k: v for k, v in body.items() if k != field} | {field: data.draw(_VALUES[field])}
     a, b = chat(**body), chat(**other)
@@ -275,6 +308,13 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "seed": st.none() | st.integers(0, 3),
     "stop": st.none() | st.lists(st.sampled_from(["x", "y", "xy"]), min_size=1, max_size=2),
     "model": st.sampled_from(["m", "m2", "M"]),
+    "tools": st.lists(
+        st.builds(
+            tool, st.sampled_from("fgh"), description=st.none() | st.text(max_size=1), parameters=st.just({})
+        ),
+        max_size=2,
+        unique_by=lambda drawn: str(drawn["function"]["name"]),
+    ),
 }
 
 
@@ -336,4 +376,15 @@ def test_normalise_is_idempotent_and_keeps_case(value: str) -> None:
     ],
 )
 def test_cacheable_follows_the_policy(request_: GenerationRequest, policy: Any, expected: bool) -> None:
-    assert is_cacheable(request_, policy) is expected
+    assert is_cacheable(request_, Tenant(name="t", cache=policy)) is expected
+
+
+@pytest.mark.parametrize("choice", ["none", "auto", "required"])
+def test_answer_beside_tools_is_cacheable_where_the_tenant_allows_it(choice: str) -> None:
+    """C11; and never by the semantic tier."""
+    request = chat(temperature=0, tools=[tool("f")], tool_choice=choice)
+    allowed = Tenant(name="t", cache="deterministic", semantic=True, cache_tools=True)
+    assert is_cacheable(request, allowed)
+    assert not is_cacheable(request, msgspec.structs.replace(allowed, cache_tools=False))
+    assert not is_cacheable(request, msgspec.structs.replace(allowed, cache="off"))
+    assert cache_key(request, allowed, "r").question == ""

@@ -44,11 +44,19 @@ def test_ring_reads_what_a_tenant_wants_of_the_cache(path: Path) -> None:
         "threshold": 0.95,
         "shadow": True,
         "judge": True,
+        "cache_tools": True,
         "ttl_s": 60,
     }
     ring = KeyRing.load(write(path, [entry(**fields)]))
     assert ring.authenticate([b"Bearer sk-demo"]) == Tenant(
-        name="demo", cache="all", semantic=True, threshold=0.95, shadow=True, judge=True, ttl_s=60
+        name="demo",
+        cache="all",
+        semantic=True,
+        threshold=0.95,
+        shadow=True,
+        judge=True,
+        cache_tools=True,
+        ttl_s=60,
     )
 
 
@@ -57,6 +65,7 @@ def test_ring_reads_what_a_tenant_wants_of_the_cache(path: Path) -> None:
     [
         {"semantic": True},
         {"shadow": True},
+        {"cache_tools": True},
         {"cache": "all", "judge": True},
         {"cache": "all", "threshold": 0.95},
         {"cache": "all", "semantic": True, "threshold": 0.5},

@@ -138,8 +138,8 @@ def test_chat_takes_null_as_default_for_every_optional_field() -> None:
     optional = (
         "temperature top_p presence_penalty frequency_penalty repetition_penalty seed top_k min_tokens "
         "ignore_eos stop_token_ids max_tokens max_completion_tokens stop stream stream_options n tools "
-        "tool_choice logprobs top_logprobs response_format logit_bias functions modalities audio "
-        "prediction reasoning_effort"
+        "tool_choice parallel_tool_calls logprobs top_logprobs response_format logit_bias functions "
+        "modalities audio prediction reasoning_effort"
     )
     assert chat(**dict.fromkeys(optional.split())) == chat()
 
@@ -177,10 +177,6 @@ def test_chat_accepts_known_fields_that_ask_for_nothing(fields: dict[str, Any]) 
 
 
 UNSUPPORTED: list[dict[str, Any]] = [
-    {"tools": [{"type": "function", "function": {"name": "f"}}]},
-    {"tools": "x"},
-    {"tool_choice": "required"},
-    {"tool_choice": {"type": "function", "function": {"name": "f"}}},
     {"functions": [{"name": "f"}]},
     {"function_call": {"name": "f"}},
     {"best_of": 3},
@@ -354,6 +350,12 @@ WRONG_MESSAGES: list[tuple[Any, str]] = [
         "messages[1].tool_calls",
     ),
     ({"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}, "messages[1].tool_calls[0].id"),
+    ({"role": "tool", "content": "42"}, "messages[1].tool_call_id"),
+    ({"role": "tool", "content": "42", "tool_call_id": "c"}, "messages[1].tool_call_id"),
+    (
+        {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f"}}] * 129},
+        "messages[1].tool_calls",
+    ),
     (
         {
             "role": "assistant",

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.ingress_model import BOS, EOS, MULTILINGUAL, USER, byte_fallback_model, byte_level_model
+from tokenizers import Tokenizer
 
 from sub100_ingress.detokenizer import MAX_HELD_TOKENS, Detokenizer
 from sub100_ingress.messages import ChatMessage
 from sub100_ingress.template import ChatTemplate
 from sub100_ingress.tokenizer import ModelTokenizer
+from sub100_ingress.vocabulary import byte_table
 from sub100_shared.errors import ClientError
 
 ALPHABET = "aé你🙂🇫🇷👨\u200d👩\u0301ส ้\n▁<|> "
@@ -188,6 +190,18 @@ def test_detokenizer_skips_special_tokens_and_unknown_ids(byte_level: ModelToken
 def test_detokenizer_keeps_text_of_added_tokens_that_are_not_special(byte_level: ModelTokenizer) -> None:
     added = token_id(byte_level, "<tool>你")
     assert "".join(decode(byte_level, [[added]])) == "<tool>你"
+
+
+def test_table_keeps_special_tokens_that_are_shown(byte_level: ModelTokenizer) -> None:
+    """Marks of calls are special tokens of some models."""
+    tokenizer = Tokenizer.from_str(byte_level.backend.to_str())
+    tokenizer.add_special_tokens(["<tool_call>"])
+    special = tokenizer.get_vocab()["<tool_call>"]
+    shown, hidden = byte_table(tokenizer, shown=["<tool_call>"]), byte_table(tokenizer)
+    assert shown is not None
+    assert hidden is not None
+    assert (shown[special], hidden[special]) == (b"<tool_call>", b"")
+    assert shown[BOS] == b""
 
 
 def test_detokenizer_does_not_hold_text_back_behind_invalid_bytes(tokenizer: ModelTokenizer) -> None:

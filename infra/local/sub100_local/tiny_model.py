@@ -17,7 +17,9 @@ BOS: Final = "<|bos|>"
 EOS: Final = "<|eos|>"
 SPECIAL: Final = (BOS, EOS, "<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 CHAT_TEMPLATE: Final = (
-    "{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] }}"
+    "{{ bos_token }}{% if tools %}{{ '<|system|>Call these: <tool_call>{name, arguments}</tool_call>' }}"
+    "{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}"
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 HIDDEN: Final = 256
@@ -29,7 +31,7 @@ HEAD_DIM: Final = 64
 CONTEXT: Final = 8192
 VOCABULARY: Final = 4096
 
-_READY: Final = "ready-2"
+_READY: Final = "ready-3"
 
 
 def make(directory: Path) -> Path:

@@ -10,6 +10,7 @@ from .exchange import Exchange
 from .judge import Case, JudgeQueue
 from .lookup import CacheClient
 from .material import context_of
+from .tool_message import read_message
 
 
 class Afterwards:
@@ -22,10 +23,12 @@ class Afterwards:
     async def generated(self, run: Exchange, key: CacheKey, reply: CacheReply) -> None:
         """``reply`` is what the look-up said while the answer was generated.
 
-        A hit that was not used leaves its entry as it is: its age goes on as it would have.
+        An answer whose calls are not all whole is not kept. A hit that was not used leaves its entry as it
+        is: its age goes on as it would have.
         """
         if isinstance(reply, CacheMiss):
-            await self._cache.fill(run, key, reply.generation)
+            if _is_clean(run):
+                await self._cache.fill(run, key, reply.generation)
             self._offer(run, key, reply)
         elif run.tenant.shadow and run.finish_reason == "stop":
             await self._cache.observe(run, reply, agreed=is_same_text(reply.answer.pieces, run.pieces))
@@ -54,6 +57,13 @@ class Afterwards:
                 ),
             )
         )
+
+
+def _is_clean(run: Exchange) -> bool:
+    use = run.request.tools
+    if use is None or use.choice == "none":
+        return True
+    return read_message(use, "".join(run.pieces), run.finish_reason).is_clean
 
 
 def is_same_text(one: Iterable[str], other: Iterable[str]) -> bool:

@@ -29,6 +29,7 @@ from .openai_request import GenerationRequest, parse_chat, parse_completion
 from .opening import Opener
 from .request_metrics import RequestMetrics
 from .serving import Serving
+from .tool_support import ToolSupport
 
 Parse = Callable[[bytes], GenerationRequest]
 
@@ -43,6 +44,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     model: str
     model_revision: ModelRevision
+    tools: ToolSupport
     created: int
     use_cache: bool
     max_body_bytes: int
@@ -162,7 +164,8 @@ class GeneratingRoute:
         request = self._parse(body)
         if request.model != surface.model:
             raise _unknown_model(request.model, surface.model)
-        if not (revision and is_cacheable(request, tenant.cache)):
+        request = surface.tools.admitted(request)
+        if not (revision and is_cacheable(request, tenant)):
             return request, None
         return request, cache_key(request, tenant, revision)
 

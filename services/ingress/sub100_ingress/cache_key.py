@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import FieldInfo
 
-from .keys import CachePolicy, Tenant
+from .keys import Tenant
 from .material import may_be_material
 from .messages import ChatMessage
 from .openai_request import GenerationRequest
@@ -40,8 +40,9 @@ _PLAIN_FIELDS: Final = _DELIVERY_FIELDS | {
     "stops",
     "bad_words",
     "structured_param",
+    "tools",
 }
-"""Fields that may have any value while the answer stays one plain text. Every other field, those of later
+"""Fields that may have any value while the answer stays one text. Every other field, those of later
 versions too, must have its default."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -49,8 +50,8 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 class CacheKey(msgspec.Struct, frozen=True, kw_only=True):
     """``question`` is empty when the semantic tier must not be asked: the tenant does not want it, there is
-    no question, a very long one, one that may be material, or the answer has a shape. Hashes have 32
-    bytes; ``revision`` is covered by both."""
+    no question, a very long one, one that may be material, or the answer has a shape or tools beside it.
+    Hashes have 32 bytes; ``revision`` is covered by both."""
 
     digest: bytes
     scope: bytes
@@ -78,6 +79,7 @@ def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -
         tenant.semantic
         and request.messages is not None
         and sampling.structured is None
+        and request.tools is None
         and 0 < len(question) <= MAX_QUESTION_CHARS
         and not may_be_material(request.messages, question)
     )
@@ -89,13 +91,17 @@ def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -
     )
 
 
-def is_cacheable(request: GenerationRequest, policy: CachePolicy) -> bool:
+def is_cacheable(request: GenerationRequest, tenant: Tenant) -> bool:
     """Whether the tenant's policy lets this request be answered from, and kept in, the cache.
 
     An omitted temperature is 1, so such a request is not deterministic. Only one text is kept: one choice,
-    no tools, no probabilities. Text in a shape that was asked for (JSON, a grammar) is text.
+    no probabilities. Text in a shape that was asked for (JSON, a grammar) is text; so are calls, which are
+    read from it whenever it is told.
     """
+    policy = tenant.cache
     if policy == "off" or (policy == "deterministic" and request.sampling.temperature != 0):
+        return False
+    if request.tools is not None and not tenant.cache_tools:
         return False
     if request.sampling.logprobs is not None or request.sampling.prompt_logprobs is not None:
         return False

@@ -65,6 +65,7 @@ def _add_up(ex: Exchange) -> None:
     first = ex.choices[0]
     ex.tier = first.tier
     ex.finish_reason = first.finish_reason
+    ex.told_reason = first.told_reason
     ex.prompt_logprobs = first.prompt_logprobs
     ex.num_cached_tokens = first.num_cached_tokens
     ex.num_completion_tokens = sum(choice.num_completion_tokens for choice in ex.choices)

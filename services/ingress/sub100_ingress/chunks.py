@@ -100,9 +100,22 @@ class ChunkWriter:
         """The chunk after the final one, without choices. ``sub100``: the JSON object of that name."""
         return self._start + b'],"usage":' + usage.encode() + _member("sub100", sub100) + b"}\n\n"
 
-    def whole(self, text: str, finish_reason: str, scored: Sequence[ScoredToken] | None = None) -> bytes:
-        """One whole answer; ``scored`` is None where log probabilities were not asked for."""
+    def whole(
+        self,
+        text: str,
+        finish_reason: str,
+        scored: Sequence[ScoredToken] | None = None,
+        calls: Sequence[tuple[str, str, str]] = (),
+    ) -> bytes:
+        """One whole answer; ``scored`` is None where log probabilities were not asked for. ``calls``: id,
+        name and arguments of each, in a chat."""
         choice = self._whole_choice(text, finish_reason)
+        if calls:
+            choice["message"]["content"] = text or None
+            choice["message"]["tool_calls"] = [
+                {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+                for call_id, name, arguments in calls
+            ]
         if scored is not None:
             choice["logprobs"] = self._logprobs(scored)
         return _encode(choice)
@@ -130,7 +143,8 @@ class ChunkWriter:
 
 
 class ChatChunks(ChunkWriter):
-    """``/v1/chat/completions``. There is no ``tool_calls`` key: an empty list reads as a call to SDKs."""
+    """``/v1/chat/completions``. There is no ``tool_calls`` key without calls: an empty list reads as one to
+    SDKs."""
 
     ID_PREFIX = "chatcmpl"
     CHUNK_OBJECT = "chat.completion.chunk"
@@ -142,6 +156,23 @@ class ChatChunks(ChunkWriter):
         choice = {
             "index": self._index,
             "delta": {"role": "assistant", "content": ""},
+            "logprobs": None,
+            "finish_reason": None,
+        }
+        return self._start + _encode(choice) + self._end
+
+    def call(self, index: int, call_id: str, name: str) -> bytes:
+        """The beginning of the answer's call of that index; ``arguments`` follow."""
+        function = {"name": name, "arguments": ""}
+        return self._call_delta({"index": index, "id": call_id, "type": "function", "function": function})
+
+    def arguments(self, index: int, text: str) -> bytes:
+        return self._call_delta({"index": index, "function": {"arguments": text}})
+
+    def _call_delta(self, call: dict[str, Any]) -> bytes:
+        choice = {
+            "index": self._index,
+            "delta": {"tool_calls": [call]},
             "logprobs": None,
             "finish_reason": None,
         }

@@ -85,7 +85,7 @@ def _close_spans(ex: Exchange, status: int, path: Sequence[Segment], blame: str)
     if ledger.ttft_ms is not None:
         ex.span.set_attribute(semconv.TTFT_MS, round(ledger.ttft_ms, 3))
     if ex.finish_reason:
-        ex.span.set_attribute(semconv.FINISH_REASONS, [ex.finish_reason])
+        ex.span.set_attribute(semconv.FINISH_REASONS, [ex.told_reason or ex.finish_reason])
     if ex.code == CANCELLED:
         ex.span.set_attribute(semconv.CANCELLED, True)
     elif ex.code:

@@ -1,5 +1,7 @@
 """``SUB100_INGRESS_*``."""
 
+from typing import Literal
+
 import msgspec
 
 
@@ -12,6 +14,7 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     longest: a chunk of a long prompt on a CPU may take seconds). ``trust_edge``: an edge alone can reach
     this port, and says what the network took. ``lame_duck_s``: how long a drain goes on taking requests
     while ``/readyz`` says 503 already, so that whoever balances load moves on before any is refused.
+    ``tool_form``: how the model writes calls of functions; ``auto`` goes by its chat template.
     Times in seconds unless the name says ms."""
 
     model: str
@@ -42,3 +45,4 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     allotments: str = ""
     trust_edge: bool = False
     lame_duck_s: float = 0.0
+    tool_form: Literal["auto", "none", "hermes"] = "auto"

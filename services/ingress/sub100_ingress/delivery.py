@@ -15,8 +15,10 @@ from . import account
 from . import chunks as wire
 from .chunks import ChunkWriter
 from .errors_http import error_body
+from .events import Events, events_of, new_call_id
 from .exchange import Exchange
 from .text import ScoredToken
+from .tool_message import read_message
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
@@ -60,27 +62,6 @@ class ChoiceDelivery(Protocol):
     async def finish(self) -> None: ...
 
 
-class _Events:
-    """The events of one answer; the role goes before the first."""
-
-    def __init__(self, ex: Exchange, writer: ChunkWriter) -> None:
-        self._ex = ex
-        self._writer = writer
-        self._has_role = False
-
-    def text(self, text: str, scored: Sequence[ScoredToken]) -> bytes:
-        data = self._writer.delta(text, scored)
-        if not self._has_role:
-            self._has_role = True
-            data = self._writer.role() + data
-            self._ex.ledger.first_content_byte()
-        return data
-
-    def final(self) -> bytes:
-        role = b"" if self._has_role else self._writer.role()
-        return role + self._writer.final(self._ex.finish_reason)
-
-
 class SseResponder:
     """``status`` is what was sent: 200 once the stream began, though an error may end it."""
 
@@ -88,18 +69,20 @@ class SseResponder:
         self._ex = ex
         self._writer = writer
         self._send = send
-        self._events = _Events(ex, writer)
+        self._events = events_of(ex, writer)
         self._turn = asyncio.Lock()
         self.status = 0
 
     async def text(self, text: str, scored: Sequence[ScoredToken] = ()) -> None:
-        await self._write(self._events.text(text, scored))
+        data = self._events.text(text, scored)
+        if data:
+            await self._write(data)
 
     async def keep_alive(self) -> None:
         await self._write(wire.KEEP_ALIVE)
 
     def choice(self, index: int, ex: Exchange) -> ChoiceDelivery:
-        return _SseChoice(self, ex, _Events(ex, self._writer.at(index)))
+        return _SseChoice(self, ex, events_of(ex, self._writer.at(index)))
 
     async def write_choice(self, ex: Exchange, data: bytes) -> None:
         """Answers take turns: what one writes has left before another's begins."""
@@ -132,13 +115,15 @@ class SseResponder:
 
 
 class _SseChoice:
-    def __init__(self, responder: SseResponder, ex: Exchange, events: _Events) -> None:
+    def __init__(self, responder: SseResponder, ex: Exchange, events: Events) -> None:
         self._responder = responder
         self._ex = ex
         self._events = events
 
     async def text(self, text: str, scored: Sequence[ScoredToken] = ()) -> None:
-        await self._responder.write_choice(self._ex, self._events.text(text, scored))
+        data = self._events.text(text, scored)
+        if data:
+            await self._responder.write_choice(self._ex, data)
 
     async def keep_alive(self) -> None:
         await self._responder.write_choice(self._ex, wire.KEEP_ALIVE)
@@ -180,19 +165,23 @@ class BodyResponder:
 
     def _body(self) -> bytes:
         ex = self._ex
-        is_scored = ex.request.sampling.logprobs is not None
-        answers = [
-            self._writer.at(index).whole(
-                "".join(answer.pieces), answer.finish_reason, answer.scored if is_scored else None
-            )
-            for index, answer in enumerate(ex.choices or [ex])
-        ]
+        answers = [self._whole(index, answer) for index, answer in enumerate(ex.choices or [ex])]
         return self._writer.body(
             answers,
             usage_of(ex),
             sub100=account.sub100_object(ex),
             prompt_logprobs=ex.prompt_logprobs,
         )
+
+    def _whole(self, index: int, answer: Exchange) -> bytes:
+        text, request, writer = "".join(answer.pieces), answer.request, self._writer.at(index)
+        if request.tools is None or request.tools.choice == "none":
+            is_scored = request.sampling.logprobs is not None
+            return writer.whole(text, answer.finish_reason, answer.scored if is_scored else None)
+        message = read_message(request.tools, text, answer.finish_reason)
+        self._ex.told_reason = message.finish_reason
+        calls = [(new_call_id(), call.name, call.arguments) for call in message.calls]
+        return writer.whole(message.content, message.finish_reason, calls=calls)
 
 
 class _BodyChoice(BodyResponder):

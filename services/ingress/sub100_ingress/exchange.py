@@ -81,6 +81,11 @@ class Exchange(msgspec.Struct, kw_only=True):
 
     tier: str = TIER_NONE
     finish_reason: str = ""
+    """Why the text ended."""
+
+    told_reason: str = ""
+    """What the client was told instead, if anything: an answer that calls has its own reason."""
+
     num_prompt_tokens: int = 0
     num_completion_tokens: int = 0
     num_cached_tokens: int = 0

@@ -47,16 +47,23 @@ _NOTHING: Final = object()
 _MAX_FOLLOWED: Final = 100
 
 
-def checked(schema: Any, at: str) -> str:
-    """The schema as compact JSON, its order kept; raises ClientError naming ``at``."""
-    if not isinstance(schema, dict):
-        raise ClientError("invalid_type", f"{at} must be an object", param=at)
-    if not schema:
-        raise _invalid(at, "the schema is empty; response_format json_object asks for any object")
+def bounded(schema: Mapping[str, Any], at: str) -> str:
+    """The schema as compact JSON, its order kept, if it is small enough to be shown to a model; raises
+    ClientError naming ``at``."""
     spec = msgspec.json.encode(schema)
     if len(spec) > MAX_BYTES:
         raise _invalid(at, f"the schema has {len(spec)} bytes of {MAX_BYTES} allowed")
     _check_depth(schema, at)
+    return spec.decode()
+
+
+def checked(schema: Any, at: str) -> str:
+    """As ``bounded``, for a schema that an engine is to compile."""
+    if not isinstance(schema, dict):
+        raise ClientError("invalid_type", f"{at} must be an object", param=at)
+    if not schema:
+        raise _invalid(at, "the schema is empty; response_format json_object asks for any object")
+    spec = bounded(schema, at)
     parts = list(_parts(schema, at))
     for part in parts:
         _check_part(part, at)
@@ -65,7 +72,7 @@ def checked(schema: Any, at: str) -> str:
         raise _invalid(at, "the schema refers to itself without a value between")
     if _Least(schema, at).chars(schema) > MAX_LEAST_CHARS:
         raise _invalid(at, f"the shortest answer has more than {MAX_LEAST_CHARS} characters")
-    return spec.decode()
+    return spec
 
 
 def _check_depth(schema: Any, at: str) -> None:

@@ -26,7 +26,8 @@ class Tenant(Struct, frozen=True, kw_only=True):
 
     ``semantic``: similar questions may be answered too, above ``threshold`` (a cosine). ``shadow``: hits
     are computed and compared with the model's answers, never served. ``judge``: near hits that were
-    refused are settled afterwards by the fleet's own model.
+    refused are settled afterwards by the fleet's own model. ``cache_tools``: answers beside tools are kept
+    too, calls included.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     threshold: float = 0.0
     shadow: bool = False
     judge: bool = False
+    cache_tools: bool = False
     ttl_s: int | None = None
     budget_ms: float | None = None
     allotments: Mapping[str, float] | None = None
@@ -49,6 +51,7 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     threshold: Annotated[float, Meta(ge=MIN_THRESHOLD, le=1)] | None = None
     shadow: bool = False
     judge: bool = False
+    cache_tools: bool = False
     ttl_s: Annotated[int, Meta(ge=1)] | None = None
     budget_ms: Annotated[float, Meta(gt=0)] | None = None
     allotments: dict[str, float] | None = None
@@ -56,8 +59,8 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def settings(self) -> Tenant:
         """Raises ValueError for settings that contradict each other."""
-        if self.cache == "off" and (self.semantic or self.shadow or self.judge):
-            raise ValueError("semantic, shadow and judge need a cache that is not off")
+        if self.cache == "off" and (self.semantic or self.shadow or self.judge or self.cache_tools):
+            raise ValueError("semantic, shadow, judge and cache_tools need a cache that is not off")
         if not self.semantic and (self.judge or self.threshold is not None):
             raise ValueError("threshold and judge need semantic")
         return Tenant(
@@ -67,6 +70,7 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             threshold=self.threshold or 0.0,
             shadow=self.shadow,
             judge=self.judge,
+            cache_tools=self.cache_tools,
             ttl_s=self.ttl_s,
             budget_ms=self.budget_ms,
             allotments=None if self.allotments is None else changed_split(self.allotments),

@@ -1,5 +1,6 @@
 """Chat messages: as clients write them, and as everything behind the parser sees them."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -12,6 +13,10 @@ from . import json_body
 Role = Literal["system", "user", "assistant", "tool"]
 
 PART_SEPARATOR: Final = "\n"
+MAX_CALLS: Final = 128
+"""Of one turn."""
+
+_Id = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -59,12 +64,12 @@ class FilePart(Struct, frozen=True, tag="file", tag_field="type"):
 
 
 class FunctionBody(Struct, frozen=True):
-    name: str
+    name: _Id
     arguments: str = "{}"
 
 
 class ToolCallBody(Struct, frozen=True):
-    id: str
+    id: _Id
     function: FunctionBody
     type: Literal["function"] = "function"
 
@@ -75,8 +80,23 @@ class MessageBody(Struct, frozen=True):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart | RefusalPart | ImagePart | AudioPart | FilePart] | None = None
     name: Annotated[str, Meta(max_length=256)] | None = None
-    tool_calls: list[ToolCallBody] | None = None
-    tool_call_id: Annotated[str, Meta(max_length=256)] | None = None
+    tool_calls: Annotated[list[ToolCallBody], Meta(max_length=MAX_CALLS)] | None = None
+    tool_call_id: _Id | None = None
+
+
+def conversation(bodies: Sequence[MessageBody]) -> tuple[ChatMessage, ...]:
+    """The checked messages of a request; raises ClientError. Each result is of a call that an earlier turn
+    made."""
+    found = tuple(from_body(body, f"messages[{i}]") for i, body in enumerate(bodies))
+    called: set[str] = set()
+    for i, message in enumerate(found):
+        called.update(call.id for call in message.tool_calls)
+        if message.role == "tool" and message.tool_call_id not in called:
+            at = f"messages[{i}].tool_call_id"
+            if message.tool_call_id is None:
+                raise ClientError("missing_required_parameter", f"missing: {at}", param=at)
+            raise ClientError("invalid_value", f"{at}: no earlier message has a call of this id", param=at)
+    return found
 
 
 def from_body(body: MessageBody, at: str) -> ChatMessage:

@@ -14,8 +14,9 @@ from msgspec import Meta, Struct
 from sub100_proto.sampling import MAX_LOGPROBS, MAX_SEED, Sampling, Structured
 from sub100_shared.errors import ClientError
 
-from . import json_body, messages, structured, unsupported
+from . import json_body, messages, structured, tool_shapes, tools, unsupported
 from .messages import ChatMessage, MessageBody
+from .tools import ChoiceBody, ToolsBody, ToolUse
 from .wire_errors import client_error
 
 COMPLETION_MAX_TOKENS: Final = 16
@@ -46,7 +47,8 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
     ``sampling.max_tokens`` is not resolved: ``max_tokens`` is what the client said (None: nothing). ``n``
     answers are asked for; ``echo`` puts the prompt before each. ``prompt_top``: as many alternatives to each
     prompt token are shown (None: no scores). ``bad_words`` are not tokenised yet.
-    ``structured_param`` is the field that asks for a shape, to be named if no engine can have it.
+    ``structured_param`` is the field that asks for a shape, to be named if no engine can have it. ``tools``
+    are the functions that the model is offered, if any.
     """
 
     kind: Literal["chat", "completion"]
@@ -63,11 +65,17 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
     prompt_top: int | None = None
     bad_words: tuple[str, ...] = ()
     structured_param: str = ""
+    tools: ToolUse | None = None
 
     @property
     def is_decode_alone(self) -> bool:
         """Whether one worker must do all of it: the hand-over is for one answer, and scores no prompt."""
         return self.n > 1 or self.sampling.prompt_logprobs is not None
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the answer may hold calls of functions."""
+        return self.tools is not None and self.tools.choice != "none"
 
     def resolve_max_tokens(self, num_prompt_tokens: int, max_model_len: int) -> int:
         """How many tokens may be generated, at least 1; raises ClientError when they do not fit.
@@ -138,6 +146,9 @@ class _ChatBody(_Body, frozen=True, kw_only=True):
     max_completion_tokens: _Count | None = None
     logprobs: bool | None = None
     top_logprobs: _NumTop | None = None
+    tools: ToolsBody | None = None
+    tool_choice: ChoiceBody | None = None
+    parallel_tool_calls: bool | None = None
 
 
 class _CompletionBody(_Body, frozen=True, kw_only=True):
@@ -162,13 +173,17 @@ def parse_chat(body: bytes) -> GenerationRequest:
         raise ClientError(
             "invalid_value", "max_tokens and max_completion_tokens differ: send one", param="max_tokens"
         )
+    use = tools.read(chat.tools, chat.tool_choice, chat.parallel_tool_calls)
+    if use is not None and use.choice != "none":
+        shape = _shape_of_calls(chat, use, shape)
     return _generation(
         chat,
         shape,
         num_top=(chat.top_logprobs or 0) if chat.logprobs else None,
         kind="chat",
-        messages=tuple(messages.from_body(each, f"messages[{i}]") for i, each in enumerate(chat.messages)),
+        messages=messages.conversation(chat.messages),
         max_tokens=chat.max_completion_tokens or chat.max_tokens,
+        tools=use,
     )
 
 
@@ -208,6 +223,26 @@ def _read(body: bytes, body_type: type[T], refuse: Callable[[dict[str, Any]], No
             "invalid_value", f"min_tokens contradicts {shape[1]}, which knows its end", param="min_tokens"
         )
     return parsed, shape
+
+
+def _shape_of_calls(chat: _ChatBody, use: ToolUse, shape: _Shape) -> _Shape:
+    """The shape of an answer that may call; raises ClientError for what contradicts calls."""
+    if chat.logprobs:
+        raise ClientError(
+            "unsupported_value", "logprobs are not available where tools may be called", param="logprobs"
+        )
+    if shape[0] is not None:
+        raise ClientError(
+            "unsupported_value",
+            f"{shape[1]} leaves no room for a call: send it with tool_choice none",
+            param=shape[1],
+        )
+    forced = tool_shapes.forced(use)
+    if forced is not None and chat.min_tokens:
+        raise ClientError(
+            "invalid_value", "min_tokens contradicts tool_choice: a call knows its end", param="min_tokens"
+        )
+    return forced, "tools" if forced is not None else ""
 
 
 def _generation(

@@ -78,7 +78,8 @@ class Preparer:
 
     def _token_ids(self, request: GenerationRequest) -> list[int]:
         if request.messages is not None:
-            return self._tokenizer.encode_chat(self._template.render(request.messages))
+            functions = () if request.tools is None else request.tools.functions
+            return self._tokenizer.encode_chat(self._template.render(request.messages, functions))
         prompt = request.prompt
         if isinstance(prompt, str):
             return self._tokenizer.encode_completion(prompt)

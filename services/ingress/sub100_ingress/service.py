@@ -44,6 +44,7 @@ from .request_metrics import RequestMetrics
 from .serving import Serving
 from .template import ChatTemplate
 from .tokenizer import ModelTokenizer
+from .tool_support import support_of
 from .watchdog import Watchdog
 
 _log = logging.getLogger(__name__)
@@ -255,6 +256,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         clock=monotonic_ms,
         model=model,
         model_revision=ModelRevision(text_revision(directory), fleet, model),
+        tools=support_of(template.source, config.tool_form),
         created=int(time.time()),
         use_cache=config.cache,
         max_body_bytes=config.max_body_bytes,

@@ -30,7 +30,7 @@ class StopMatcher:
             self._held = ""
             self._stopped = True
             return text[:start], True
-        safe = min((_open_start(text, stop) for stop in self._stops), default=len(text))
+        safe = min((open_start(text, stop) for stop in self._stops), default=len(text))
         self._held = text[safe:]
         return text[:safe], False
 
@@ -49,7 +49,7 @@ class StopMatcher:
         return min(matches)[1] if matches else -1
 
 
-def _open_start(text: str, stop: str) -> int:
+def open_start(text: str, stop: str) -> int:
     """Where the longest proper prefix of ``stop`` that ends ``text`` starts; len(text) if none does."""
     start = text.find(stop[0], max(0, len(text) - len(stop) + 1))
     while start >= 0:

@@ -16,6 +16,7 @@ from sub100_shared.errors import ClientError
 
 from .messages import ChatMessage, template_view
 from .model_files import read_json
+from .tools import Function, template_tool
 
 _OVERHEAD_CHARS: Final = 2**20
 _MAX_GROWTH: Final = 4
@@ -31,8 +32,9 @@ class ChatTemplate:
     def __init__(self, model_dir: Path, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         config = read_json(model_dir / "tokenizer_config.json")
         source = _source(model_dir, config)
+        self.source = source or ""
         self._special = _special_tokens(config, read_json(model_dir / "special_tokens_map.json"))
-        self._knows_tool_calls = "tool_calls" in (source or "")
+        self._knows_tool_calls = "tool_calls" in self.source
         self._template: jinja2.Template | None = None
         if source is not None:
             try:
@@ -40,8 +42,9 @@ class ChatTemplate:
             except jinja2.TemplateError as error:
                 raise ValueError(f"the chat template in {model_dir} does not compile: {error}") from error
 
-    def render(self, messages: Sequence[ChatMessage]) -> str:
-        """The prompt of a chat, open for the assistant's answer.
+    def render(self, messages: Sequence[ChatMessage], functions: Sequence[Function] = ()) -> str:
+        """The prompt of a chat, open for the assistant's answer. ``functions`` are shown to a model whose
+        template shows any.
 
         Raises ClientError: there is no template, it refuses the conversation (``raise_exception``), it
         fails on it, or it makes more than _MAX_GROWTH times the text (plus 1 MiB) out of it.
@@ -49,12 +52,18 @@ class ChatTemplate:
         if self._template is None:
             raise ClientError("unsupported_value", "this model has no chat template", param="messages")
         views = [template_view(each, with_tool_calls=self._knows_tool_calls) for each in messages]
-        limit = _OVERHEAD_CHARS + _MAX_GROWTH * sum(len(view["content"]) for view in views)
+        num_given = sum(len(view["content"]) for view in views)
+        num_given += sum(len(each.parameters) for each in functions)
+        limit = _OVERHEAD_CHARS + _MAX_GROWTH * num_given
         pieces: list[str] = []
         num_chars = 0
         try:
             for piece in self._template.generate(
-                messages=views, tools=None, documents=None, add_generation_prompt=True, **self._special
+                messages=views,
+                tools=[template_tool(each) for each in functions] or None,
+                documents=None,
+                add_generation_prompt=True,
+                **self._special,
             ):
                 num_chars += len(piece)
                 if num_chars > limit:

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from sub100_shared.errors import ClientError
 
 from .model_files import read_json
+from .tool_text import MARKS
 from .vocabulary import byte_table, piece_bytes
 
 _LENGTH_FIELDS: Final = (
@@ -41,7 +42,7 @@ class ModelTokenizer:
         self.vocab_size = int(config.get("vocab_size") or self.backend.get_vocab_size())
         """Ids from 0 to below this may be sent to the engine."""
         self.eos_ids = _eos_ids(config, read_json(model_dir / "generation_config.json"))
-        self.token_bytes = byte_table(self.backend)
+        self.token_bytes = byte_table(self.backend, shown=MARKS)
         longest_token = max(len(token.encode()) for token in self.backend.get_vocab())
         self._max_prompt_bytes = longest_token * self.max_model_len
 

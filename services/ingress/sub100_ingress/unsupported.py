@@ -28,8 +28,6 @@ _COMMON: Final[Mapping[str, tuple[Any, ...]]] = {
 _CHAT: Final[Mapping[str, tuple[Any, ...]]] = {
     **_COMMON,
     "echo": (False,),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": ([], ["text"]),

@@ -1,20 +1,26 @@
 """What the ids of a byte-level tokenizer stand for."""
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 from tokenizers import Tokenizer, decoders
 
 
-def byte_table(tokenizer: Tokenizer) -> tuple[bytes, ...] | None:
-    """The bytes of every id, b"" for special tokens and gaps; None if the tokenizer is not byte-level.
+def byte_table(tokenizer: Tokenizer, shown: Collection[str] = ()) -> tuple[bytes, ...] | None:
+    """The bytes of every id, b"" for gaps and for special tokens but those ``shown``; None if the tokenizer
+    is not byte-level.
 
     Joined and read as UTF-8 they equal ``tokenizer.decode(ids)``, whose rule this is: a token whose
     characters all belong to GPT-2's alphabet is spelled in it, any other is plain text.
     """
     if not isinstance(tokenizer.decoder, decoders.ByteLevel):
         return None
-    special = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    special = {
+        i
+        for i, token in tokenizer.get_added_tokens_decoder().items()
+        if token.special and token.content not in shown
+    }
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
     table = [b""] * (max(vocabulary.values(), default=-1) + 1)
     for token, i in vocabulary.items():
