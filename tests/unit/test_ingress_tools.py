@@ -80,7 +80,7 @@ def test_tools_keep_name_description_and_parameters() -> None:
 def test_choice_is_auto_where_nothing_is_said(choice: Any, expected: tuple[str, str, bool]) -> None:
     use = use_of(tools=[tool()], tool_choice=choice)
     assert (use.choice, use.name, use.is_parallel) == expected
-    assert chat(tools=[tool()], tool_choice=choice).may_call is (choice != "none")
+    assert chat(tools=[tool()], tool_choice=choice).calling == (None if choice == "none" else use)
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [

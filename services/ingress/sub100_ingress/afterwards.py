@@ -60,10 +60,8 @@ class Afterwards:
 
 
 def _is_clean(run: Exchange) -> bool:
-    use = run.request.tools
-    if use is None or use.choice == "none":
-        return True
-    return read_message(use, "".join(run.pieces), run.finish_reason).is_clean
+    use = run.request.calling
+    return use is None or read_message(use, "".join(run.pieces), run.finish_reason).is_clean
 
 
 def is_same_text(one: Iterable[str], other: Iterable[str]) -> bool:

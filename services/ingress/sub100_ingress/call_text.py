@@ -66,9 +66,9 @@ class CallText:
     def _whole(self) -> str:
         """The arguments of a call whose keys came in another order."""
         call = _decoded(self.text)
-        name, arguments = (
-            (call.get("name"), call.get("arguments", {})) if isinstance(call, dict) else ("", None)
-        )
+        if not isinstance(call, dict):
+            return ""
+        name, arguments = call.get("name"), call.get("arguments", {})
         if not (isinstance(name, str) and name in self._names and isinstance(arguments, dict)):
             return ""
         self.name = name

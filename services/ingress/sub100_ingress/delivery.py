@@ -175,10 +175,10 @@ class BodyResponder:
 
     def _whole(self, index: int, answer: Exchange) -> bytes:
         text, request, writer = "".join(answer.pieces), answer.request, self._writer.at(index)
-        if request.tools is None or request.tools.choice == "none":
+        if request.calling is None:
             is_scored = request.sampling.logprobs is not None
             return writer.whole(text, answer.finish_reason, answer.scored if is_scored else None)
-        message = read_message(request.tools, text, answer.finish_reason)
+        message = read_message(request.calling, text, answer.finish_reason)
         self._ex.told_reason = message.finish_reason
         calls = [(new_call_id(), call.name, call.arguments) for call in message.calls]
         return writer.whole(message.content, message.finish_reason, calls=calls)

@@ -85,8 +85,8 @@ class CallingEvents(Events):
 
 
 def events_of(ex: Exchange, writer: ChunkWriter) -> Events:
-    use = ex.request.tools
-    if use is None or use.choice == "none":
+    use = ex.request.calling
+    if use is None:
         return Events(ex, writer)
     assert isinstance(writer, ChatChunks)
     return CallingEvents(ex, writer, use)

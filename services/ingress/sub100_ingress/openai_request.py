@@ -73,9 +73,9 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
         return self.n > 1 or self.sampling.prompt_logprobs is not None
 
     @property
-    def may_call(self) -> bool:
-        """Whether the answer may hold calls of functions."""
-        return self.tools is not None and self.tools.choice != "none"
+    def calling(self) -> ToolUse | None:
+        """The tools, where the answer may call them."""
+        return None if self.tools is None or self.tools.choice == "none" else self.tools
 
     def resolve_max_tokens(self, num_prompt_tokens: int, max_model_len: int) -> int:
         """How many tokens may be generated, at least 1; raises ClientError when they do not fit.
