@@ -10,6 +10,7 @@ from .ambiguous import is_acronym, tells_number
 from .case import keeps_case
 from .courtesy import without_courtesy
 from .tokens import Token
+from .wordlists import by_first_word
 
 
 def _one_word(word: str) -> str:
@@ -24,7 +25,7 @@ def _bare(text: str) -> tuple[str, ...]:
 
 
 _PHRASES: Final = {_bare(left): _bare(right) for left, right in equivalents.PHRASES.items()}
-_LONGEST: Final = max(len(phrase) for phrase in _PHRASES)
+_BEGINNINGS: Final = by_first_word(_PHRASES)
 _KEPT_ARTICLE: Final = frozenset({"few", "little", "number", "who", "while", "bit"})
 """Words that mean another thing with an article: ``a few`` are more than ``few``."""
 
@@ -127,16 +128,18 @@ def _converts(unit: str, before: str) -> bool:
 def _with_phrases(tokens: list[Token]) -> list[Token]:
     found: list[Token] = []
     position = 0
+    texts = tuple(token.text for token in tokens)
     while position < len(tokens):
-        for length in range(min(_LONGEST, len(tokens) - position), 0, -1):
-            phrase = tokens[position : position + length]
-            meant = _PHRASES.get(tuple(token.text for token in phrase))
+        for phrase in _BEGINNINGS.get(texts[position], ()):
+            end = position + len(phrase)
             # To have a rest is to rest; to have the rest is not.
-            if meant and all(token.article != "the" for token in phrase[1:]):
-                first, *others = meant
-                found.append(Token(first, "", phrase[0].article))
+            if texts[position:end] == phrase and all(
+                token.article != "the" for token in tokens[position + 1 : end]
+            ):
+                first, *others = _PHRASES[phrase]
+                found.append(Token(first, "", tokens[position].article))
                 found += [Token(word, "") for word in others]
-                position += length
+                position = end
                 break
         else:
             found.append(tokens[position])

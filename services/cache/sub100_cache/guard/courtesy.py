@@ -7,13 +7,11 @@ from typing import Final
 
 from . import lexicon
 from .tokens import Token
-from .wordlists import words
+from .wordlists import Phrases, by_first_word, words
 
 
-def _phrases(rows: str) -> tuple[tuple[str, ...], ...]:
-    """Longest first."""
-    phrases = {tuple(row.split()) for row in rows.strip().splitlines()}
-    return tuple(sorted(phrases, key=len, reverse=True))
+def _phrases(rows: str) -> Phrases:
+    return by_first_word({tuple(row.split()) for row in rows.strip().splitlines()})
 
 
 _GREETINGS: Final = _phrases("""
@@ -295,7 +293,7 @@ _MANNERS: Final = words(
     """
 )
 _NAMED: Final = frozenset(
-    phrase[0] for phrase in (*_GREETINGS, *_TRAILING, ("sorry",), ("excuse",)) if len(phrase[0]) > 1
+    word for word in (*_GREETINGS, *_TRAILING, "sorry", "excuse") if len(word) > 1
 ) - words(
     "if when would any i have just asking best kind good hope dear muchas muchos por per vielen much guten"
 )
@@ -328,17 +326,18 @@ def _names_courtesy(tokens: list[Token]) -> bool:
     return any(token.text in _NAMED for token in tokens)
 
 
-def _without_first(tokens: list[Token], phrases: tuple[tuple[str, ...], ...]) -> list[Token]:
+def _without_first(tokens: list[Token], phrases: Phrases) -> list[Token]:
     """``Hello, what is ...`` greets; ``Hello world in Python`` does not, nor ``Hello was sung by whom``."""
-    texts = [token.text for token in tokens]
-    for phrase in phrases:
+    for phrase in _begun(tokens, phrases):
         size = len(phrase)
-        rest = texts[size:]
-        if tuple(texts[:size]) != phrase or len(rest) < 2:
+        rest = [token.text for token in tokens[size:]]
+        if len(rest) < 2:
             continue
         if rest[0] == ",":
             after = _trim(tokens[size:])
-            is_opening = after[0].text in _BEGINNINGS or _begins_with(after, (*_POLITE, *_REMARKS, *_TOLD))
+            is_opening = after[0].text in _BEGINNINGS or any(
+                _begun(after, others) for others in (_POLITE, _REMARKS, _TOLD)
+            )
             hangs_on = after[-1].text in _HANGS_ON if after else True  # Sorry, who sang it?
             return after if len(after) > 1 and is_opening and not hangs_on else tokens
         is_closed = phrases is _GREETINGS or phrase in _WITHOUT_COMMA
@@ -347,9 +346,17 @@ def _without_first(tokens: list[Token], phrases: tuple[tuple[str, ...], ...]) ->
     return tokens
 
 
-def _begins_with(tokens: list[Token], phrases: tuple[tuple[str, ...], ...]) -> bool:
+def _begun(tokens: list[Token], phrases: Phrases) -> list[tuple[str, ...]]:
+    """Those that ``tokens`` begin with, longest first."""
+    likely = phrases.get(tokens[0].text, ()) if tokens else ()
+    if not likely:
+        return []
     texts = tuple(token.text for token in tokens)
-    return any(texts[: len(phrase)] == phrase for phrase in phrases)
+    return [phrase for phrase in likely if texts[: len(phrase)] == phrase]
+
+
+def _is_one_of(texts: list[str], phrases: Phrases) -> bool:
+    return bool(texts) and tuple(texts) in phrases.get(texts[0], ())
 
 
 def _without_please(tokens: list[Token]) -> list[Token]:
@@ -368,19 +375,18 @@ def _without_told(tokens: list[Token]) -> list[Token]:
     after = _trim(tokens[clause:])
     if after and after[0].text == "but":
         after = after[1:]
-    if clause and tuple(texts[start:clause]) in _REMARKS and len(after) > 1:
+    if clause and _is_one_of(texts[start:clause], _REMARKS) and len(after) > 1:
         return after
     stands_alone = len(after) >= _SHORTEST and not {token.text for token in after} & _REFERRING
-    return after if clause and tuple(texts[start:clause]) in _TOLD and stands_alone else tokens
+    return after if clause and _is_one_of(texts[start:clause], _TOLD) and stands_alone else tokens
 
 
 def _without_end(tokens: list[Token]) -> list[Token]:
     """``..., thanks`` takes leave; ``how do I answer thanks`` does not."""
     texts = [token.text for token in tokens]
-    for phrase in _TRAILING:
-        size = len(phrase)
-        if tuple(texts[-size:]) == phrase and len(texts) > size + 2 and texts[-size - 1] == ",":
-            return _trim(tokens[:-size])
+    for comma in (place for place in range(2, len(texts)) if texts[place] == ","):
+        if _is_one_of(texts[comma + 1 :], _TRAILING):
+            return _trim(tokens[:comma])
     return tokens
 
 

@@ -4,7 +4,7 @@ A frame says what the whole question wants (a way, a meaning, a price, a reason)
 and ends are rewritten, and only into what every reader would take for the same question.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from . import lexicon
 from .rewriting import PRONOUNS, active_form, as_known, with_front_last
 from .tokens import Token
-from .wordlists import words
+from .wordlists import by_first_word, words
 
 HOW_TO: Final = "<how-to>"
 MEANING: Final = "<meaning>"
@@ -29,21 +29,36 @@ class Question(msgspec.Struct, frozen=True):
     verb: int | None = None
 
 
-def _rows(rows: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    found: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
-    for row in rows.strip().splitlines():
-        left, _, right = row.partition("=")
-        found += [(tuple(form.split()), tuple(right.split())) for form in left.split("|")]
-    return sorted(found, key=lambda pair: len(pair[0]), reverse=True)
+class _Rows:
+    """Beginnings, each with what it is brought into."""
+
+    def __init__(self, rows: str) -> None:
+        self._meant: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for row in rows.strip().splitlines():
+            left, _, right = row.partition("=")
+            self._meant |= {tuple(form.split()): tuple(right.split()) for form in left.split("|")}
+        self._forms = by_first_word(self._meant)
+
+    def begun(self, tokens: Sequence[Token]) -> Iterator[tuple[tuple[str, ...], Sequence[Token]]]:
+        """Those that ``tokens`` begin with, longest first, each with what follows it: at least a word."""
+        if not tokens:
+            return
+        texts = _texts(tokens)
+        for form in self._forms.get(texts[0], ()):
+            if len(texts) > len(form) and texts[: len(form)] == form:
+                yield form, tokens[len(form) :]
+
+    def meant(self, form: tuple[str, ...]) -> tuple[str, ...]:
+        return self._meant[form]
 
 
-_REQUESTS: Final = _rows("""
+_REQUESTS: Final = _Rows("""
 can you | could you | would you | will you | i would like you to | i want you to | i need you to =
 i would be grateful if you could | i would appreciate it if you could | would you be able to =
 """)
 """Dropped before an imperative."""
 
-_INDIRECT: Final = _rows("""
+_INDIRECT: Final = _Rows("""
 tell me | let me know | do you know | do you happen to know | would you know | explain to me | explain =
 show me | i would like to know | i want to know | i need to know | i would love to know | help me understand =
 i wonder | i am wondering | i was wondering | i am curious | i am trying to understand | describe =
@@ -51,7 +66,7 @@ i want to understand | i would like to understand | can you remind me | remind m
 """)
 """Dropped before a question word; the question is indirect then."""
 
-_HEADS: Final = _rows(f"""
+_HEADS: Final = _Rows(f"""
 how do i | how can i | how could i | how to = {HOW_TO}
 what is way to | what is way for me to | what is procedure to | what is process to = {HOW_TO}
 what are steps to | what is steps to | what steps do i take to | what steps do i follow to = {HOW_TO}
@@ -168,26 +183,19 @@ def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
     return tuple(token.text for token in tokens)
 
 
-def _after(prefix: tuple[str, ...], tokens: Sequence[Token]) -> Sequence[Token] | None:
-    size = len(prefix)
-    return tokens[size:] if _texts(tokens[:size]) == prefix and len(tokens) > size else None
-
-
 def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
     """Also whether what is left stands in the order of a statement."""
     tokens = asked
-    for prefix, _ in _REQUESTS:
-        rest = _after(prefix, tokens)
-        if rest and rest[0].text in lexicon.IMPERATIVES and not _may_ask_ability(rest):
+    for _, rest in _REQUESTS.begun(tokens):
+        if rest[0].text in lexicon.IMPERATIVES and not _may_ask_ability(rest):
             tokens = rest
             break
-    for prefix, _ in _INDIRECT:
-        rest = _after(prefix, tokens)
-        if rest and prefix[0] in ("explain", "describe") and rest[0].text not in ("how", "why"):
+    for form, rest in _INDIRECT.begun(tokens):
+        if form[0] in ("explain", "describe") and rest[0].text not in ("how", "why"):
             continue  # what he said is one thing, and what it means another
-        if rest and rest[0].text in lexicon.WH_WORDS and _texts(rest[:2]) != ("how", "to"):
+        if rest[0].text in lexicon.WH_WORDS and _texts(rest[:2]) != ("how", "to"):
             return tuple(rest), True
-        if rest and rest[0].text == "if" and len(rest) > 3:
+        if rest[0].text == "if" and len(rest) > 3:
             return tuple(rest[1:]), True
     return tuple(tokens), False
 
@@ -254,14 +262,11 @@ def _with_head(found: Question) -> Question:
         return Question(active[0], verb=active[1])
     if (other := as_known(tokens)) is not None:
         return Question(other)
-    for prefix, head in _HEADS:
-        rest = _after(prefix, tokens)
-        if prefix == ("which",) and rest and rest[0].text in lexicon.AUXILIARIES:
+    for form, rest in _HEADS.begun(tokens):
+        if form == ("which",) and rest[0].text in lexicon.AUXILIARIES:
             continue  # of those that were named
-        if prefix[0] != "give" and any(token.article == "a" for token in tokens[: len(prefix)]):
+        if form[0] != "give" and any(token.article == "a" for token in tokens[: len(form)]):
             continue  # a cause is not the cause
-        if rest:
-            begun = _placed(head)
-            is_indirect = found.is_indirect or " ".join(prefix) in _STATEMENT_ORDER
-            return Question((*begun, *rest), is_indirect=is_indirect)
+        is_indirect = found.is_indirect or " ".join(form) in _STATEMENT_ORDER
+        return Question((*_placed(_HEADS.meant(form)), *rest), is_indirect=is_indirect)
     return found

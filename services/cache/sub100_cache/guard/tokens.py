@@ -41,7 +41,6 @@ _PUNCTUATION: Final = re.compile(
 _SYMBOL: Final = re.compile(r"[^\w\s]|_")
 _LAYOUT: Final = re.compile(r"[^\S ]|  ")
 _GROUPED: Final = re.compile(r"\d,\d{3}")
-_LATIN_1: Final = re.compile(r"[^\x00-\x7f]")
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -93,19 +92,22 @@ def split(text: str) -> list[Token]:
 
 def is_foreign(tokens: list[Token]) -> bool:
     """Not plainly English: the lists here say nothing about it."""
-    return any(token.text in lexicon.FOREIGN or _LATIN_1.search(token.text) is not None for token in tokens)
+    return any(token.text in lexicon.FOREIGN or not token.text.isascii() for token in tokens)
 
 
 def _words(piece: str) -> list[str]:
+    lower = piece.lower()
+    if lower in equivalents.CONTRACTIONS:
+        return equivalents.CONTRACTIONS[lower].split()
+    if piece.isalpha():
+        return [piece]
     if _HYPHENATED.fullmatch(piece) and not piece.endswith("ing"):  # a man-eating shark
         parts = piece.split("-")
         return [piece] if all(len(part) == 1 for part in parts) else parts  # a-b
-    if piece.lower() in equivalents.CONTRACTIONS:
-        return equivalents.CONTRACTIONS[piece.lower()].split()
     if (found := _NUMBER_UNIT.fullmatch(piece)) and found[2] in equivalents.UNITS:
         return [found[1], found[2]]
     if "," in piece:
         return [piece.replace(",", "")]
-    if piece.lower().endswith("'s"):
+    if lower.endswith("'s"):
         return [piece[:-2], "'s"]
     return [piece]

@@ -1,8 +1,21 @@
-"""How closed lists are written down: words apart by spaces, tables with a row a line."""
+"""How closed lists are written down, words apart by spaces, tables with a row a line; and looked up."""
+
+from collections.abc import Iterable, Mapping
+
+Phrases = Mapping[str, tuple[tuple[str, ...], ...]]
+"""Phrases of one word or more by the first, longest first: a question is compared only with those that it
+may begin with."""
 
 
 def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
+
+
+def by_first_word(phrases: Iterable[tuple[str, ...]]) -> Phrases:
+    found: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for phrase in sorted(phrases, key=len, reverse=True):
+        found[phrase[0]] = (*found.get(phrase[0], ()), phrase)
+    return found
 
 
 def table(rows: str) -> dict[str, str]:
