@@ -15,6 +15,10 @@ HIT = CacheHit(
 WAIT_S = 5.0
 
 
+def use(hit: CacheHit) -> bool:
+    return True
+
+
 class Lookup:
     """A look-up that the test answers."""
 
@@ -34,14 +38,14 @@ class Lookup:
 
 async def test_hit_cuts_the_block_and_its_clean_up_runs() -> None:
     lookup, cleaned = Lookup(), []
-    with UntilHit(lookup.task, lambda: False) as race:
+    with UntilHit(lookup.task, use) as race:
         try:
             lookup.answer(HIT)
             await asyncio.wait_for(asyncio.Event().wait(), WAIT_S)
         finally:
             await asyncio.sleep(0)  # clean-up may wait
             cleaned.append(True)
-    assert race.hit is HIT
+    assert race.is_hit
     assert cleaned
     task = asyncio.current_task()
     assert task is not None
@@ -49,29 +53,54 @@ async def test_hit_cuts_the_block_and_its_clean_up_runs() -> None:
     await asyncio.sleep(0)  # nothing is left over that would cancel what follows
 
 
+async def test_hit_is_read_before_the_block_has_cleaned_up() -> None:
+    lookup, order = Lookup(), []
+    has_hit = asyncio.Event()
+
+    async def read() -> None:
+        await has_hit.wait()
+        order.append("read")
+
+    def use(hit: CacheHit) -> bool:
+        assert hit is HIT
+        has_hit.set()
+        return True
+
+    reader = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    with UntilHit(lookup.task, use):
+        try:
+            lookup.answer(HIT)
+            await asyncio.wait_for(asyncio.Event().wait(), WAIT_S)
+        finally:
+            order.append("cleaned")
+    await reader
+    assert order == ["read", "cleaned"]
+
+
 @pytest.mark.parametrize("reply", [CacheMiss(), RuntimeError("bug"), HIT], ids=["miss", "error", "too late"])
 async def test_block_goes_on_unless_a_hit_is_in_time(reply: CacheReply | Exception) -> None:
     lookup = Lookup()
-    with UntilHit(lookup.task, lambda: reply is HIT) as race:
+    with UntilHit(lookup.task, lambda _: False) as race:
         lookup.answer(reply)
         await asyncio.wait({lookup.task})
         await asyncio.sleep(0)
-    assert race.hit is None
+    assert not race.is_hit
 
 
 async def test_hit_after_the_block_does_nothing() -> None:
     lookup = Lookup()
-    with UntilHit(lookup.task, lambda: False) as race:
+    with UntilHit(lookup.task, use) as race:
         await asyncio.sleep(0)
     lookup.answer(HIT)
     await asyncio.wait({lookup.task})
     await asyncio.sleep(0)
-    assert race.hit is None
+    assert not race.is_hit
 
 
 async def test_cancellation_from_outside_wins_over_a_hit_at_the_same_time() -> None:
     async def block(lookup: Lookup) -> None:
-        with UntilHit(lookup.task, lambda: False):
+        with UntilHit(lookup.task, use):
             await asyncio.Event().wait()
         raise AssertionError("went on")
 
@@ -86,7 +115,7 @@ async def test_cancellation_from_outside_wins_over_a_hit_at_the_same_time() -> N
 
 async def test_errors_of_the_block_are_its_own() -> None:
     lookup = Lookup()
-    with pytest.raises(RuntimeError, match="own"), UntilHit(lookup.task, lambda: False):
+    with pytest.raises(RuntimeError, match="own"), UntilHit(lookup.task, use):
         raise RuntimeError("own")
     lookup.answer(CacheMiss())
     await lookup.task

@@ -79,9 +79,7 @@ class CachedAnswers:
         run = flight.run
         lookup = asyncio.create_task(self._look_up(run, key))
         try:
-            hit = await self._hit_or_generate(flight, lookup, body_bytes)
-            if hit is not None:
-                flight.replay(hit)
+            if await self._hit_or_generate(flight, lookup, body_bytes):
                 return
             flight.end()
             self._forget(flight, key)
@@ -106,23 +104,20 @@ class CachedAnswers:
 
     async def _hit_or_generate(
         self, flight: Flight, lookup: "asyncio.Task[CacheReply]", body_bytes: int
-    ) -> CacheHit | None:
-        """A hit to be replayed, or None when the generation has delivered everything."""
+    ) -> bool:
+        """Whether a hit is replayed; if not, the generation has delivered everything."""
         run = flight.run
         for num_runs in range(1, MAX_RUNS + 1):
-            race = UntilHit(lookup, lambda: flight.has_begun or run.tenant.shadow)
+            race = UntilHit(lookup, lambda hit: self._replay(flight, hit))
             try:
                 with race:
                     await self._generate(flight, lookup, body_bytes)
-                if race.hit is not None:
-                    self._set_aside(run)
-                return race.hit
+                return race.is_hit
             except Sub100Error as error:
                 if flight.has_begun:
                     raise
                 if not run.tenant.shadow and isinstance(reply := await lookup, CacheHit):
-                    self._set_aside(run)
-                    return reply  # it needs no worker
+                    return self._replay(flight, reply)  # it needs no worker
                 if num_runs == MAX_RUNS or flight.num_readers < 2 or not isinstance(error, Evicted):
                     raise
                 run.start_over()
@@ -153,11 +148,16 @@ class CachedAnswers:
         )
 
     @staticmethod
-    def _set_aside(run: Exchange) -> None:
-        """What was dispatched beside a hit is not on the way to it."""
+    def _replay(flight: Flight, hit: CacheHit) -> bool:
+        """False: it comes too late, or is only compared. What was dispatched beside it is not on its way."""
+        run = flight.run
+        if flight.has_begun or run.tenant.shadow:
+            return False
         for hop in run.ledger.hops:
             if hop.name != semconv.HOP_CACHE:
                 hop.is_unused = True
+        flight.replay(hit)
+        return True
 
     def _forget(self, flight: Flight, key: CacheKey) -> None:
         if self._flights.get(key.digest) is flight:

@@ -8,19 +8,20 @@ from sub100_proto.cache import CacheHit, CacheReply
 
 
 class UntilHit:
-    """``with UntilHit(lookup, is_too_late) as race: ...`` in the task that is to be cut.
+    """``with UntilHit(lookup, use) as race: ...`` in the task that is to be cut.
 
-    A hit that comes while the block runs, and is not too late, cancels the block: its clean-up runs as if
-    its client had left, the block ends without an error, and ``race.hit`` is set. The technique is that of
-    asyncio.timeout: a cancellation from outside at the same time still propagates.
+    A hit that comes while the block runs is given to ``use``, which returns whether it is still of use. If so
+    the block is cancelled: its clean-up runs as if its client had left, behind whoever ``use`` has woken; the
+    block ends without an error, and ``is_hit`` is set. The technique is that of asyncio.timeout: a
+    cancellation from outside at the same time still propagates.
     """
 
-    def __init__(self, lookup: "asyncio.Task[CacheReply]", is_too_late: Callable[[], bool]) -> None:
+    def __init__(self, lookup: "asyncio.Task[CacheReply]", use: Callable[[CacheHit], bool]) -> None:
         self._lookup = lookup
-        self._is_too_late = is_too_late
+        self._use = use
         self._task: asyncio.Task[object] | None = None
         self._num_cancelling = 0
-        self.hit: CacheHit | None = None
+        self.is_hit = False
 
     def __enter__(self) -> "UntilHit":
         self._task = asyncio.current_task()
@@ -34,7 +35,7 @@ class UntilHit:
     ) -> bool:
         task, self._task = self._task, None
         self._lookup.remove_done_callback(self._on_reply)
-        if self.hit is None or task is None:
+        if not self.is_hit or task is None:
             return False
         is_ours_alone = task.uncancel() <= self._num_cancelling
         return is_ours_alone and kind is not None and issubclass(kind, asyncio.CancelledError)
@@ -43,6 +44,6 @@ class UntilHit:
         if self._task is None or lookup.cancelled() or lookup.exception() is not None:
             return
         reply = lookup.result()
-        if isinstance(reply, CacheHit) and not self._is_too_late():
-            self.hit = reply
+        if isinstance(reply, CacheHit) and self._use(reply):
+            self.is_hit = True
             self._task.cancel()
