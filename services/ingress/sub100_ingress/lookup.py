@@ -25,6 +25,7 @@ from sub100_shared.bus import Bus, BusUnavailable, NoResponders, PayloadTooLarge
 from sub100_shared.errors import Refused
 from sub100_shared.telemetry import Span, SpanKind, Telemetry, inject
 
+from .absence import Absence
 from .cache_control import CacheControl
 from .cache_key import CacheKey
 from .exchange import Exchange
@@ -38,14 +39,17 @@ _REPLY_GRACE_MS: Final = 20.0
 generation without which its answer could not be kept."""
 _WARM_UP_MS: Final = 1000.0
 _UNAVAILABLE: Final = CacheMiss(reason="unavailable")
+_AWAY: Final = frozenset({"unavailable", "cut_off"})
+"""Reasons for which no question at all is answered."""
 
 
 class CacheClient:
     """Look-ups and fills of one region."""
 
-    def __init__(self, bus: Bus, telemetry: Telemetry, *, region: str, ttl_s: int) -> None:
+    def __init__(self, bus: Bus, telemetry: Telemetry, absence: Absence, *, region: str, ttl_s: int) -> None:
         self._bus = bus
         self._telemetry = telemetry
+        self._absence = absence
         self._lookup_subject = subjects.cache_lookup(region)
         self._fill_subject = subjects.cache_fill(region)
         self._ttl_s = ttl_s
@@ -66,10 +70,14 @@ class CacheClient:
         """A hit that the request may use, or a miss; a slow or dead cache is one of reason ``unavailable``.
 
         Never raises."""
+        if self._absence.is_known(ex.tenant.name):
+            ex.cache_outcome = "unavailable"
+            return _UNAVAILABLE
         control = ex.cache_control
         hop = ex.ledger.open(semconv.HOP_CACHE)
         span = self._telemetry.start(semconv.CACHE_LOOKUP, ex.span, kind=SpanKind.CLIENT)
         own_ms: float | None = None
+        is_away: bool | None = None
         outcome = "unavailable"
         try:
             query = CacheLookup(
@@ -91,15 +99,21 @@ class CacheClient:
             )
             reply = codec.decode_cache_reply(msg.data)
             own_ms = reply.spent_ms
+            is_away = isinstance(reply, CacheMiss) and reply.reason in _AWAY
             if isinstance(reply, CacheHit) and not _is_usable(reply, control):
                 reply = CacheMiss(reason="stale", generation=reply.generation)
             outcome = reply.tier if isinstance(reply, CacheHit) else reply.reason
             return reply
-        except (NoResponders, ReplyTimeout, BusUnavailable, PayloadTooLarge):
+        except NoResponders:
+            is_away = True
+            return _UNAVAILABLE
+        except (ReplyTimeout, BusUnavailable, PayloadTooLarge):
             return _UNAVAILABLE
         except msgspec.MsgspecError as error:
             _log.error("unreadable cache reply", extra={"error": str(error)})
         finally:
+            if is_away is not None:
+                self._absence.learn(ex.tenant.name, is_away=is_away)
             ex.cache_outcome = outcome
             span.set_attribute(semconv.CACHE_OUTCOME, outcome)
             ex.close_hop(hop, span, own_ms)
@@ -109,8 +123,10 @@ class CacheClient:
         """Offer a finished answer. Only ``stop`` answers: never cut, failed or cancelled ones, nor an empty
         one, unless the client's own stop strings may have emptied it.
 
-        ``generation`` is the look-up's. Whether an empty one may fill is the cache's decision."""
-        if ex.finish_reason != "stop" or ex.code or not (ex.pieces or ex.request.stops):
+        ``generation`` is the look-up's; without one nothing would be written."""
+        if not generation or ex.finish_reason != "stop" or ex.code:
+            return
+        if not (ex.pieces or ex.request.stops):
             return
         answer = CachedAnswer(
             model=ex.request.model,

@@ -20,6 +20,7 @@ from sub100_shared.ledger import split_of
 from sub100_shared.lifecycle import Runtime
 from sub100_shared.ops import EmbeddedServer
 
+from .absence import Absence
 from .afterwards import Afterwards
 from .app import Surface, create_app
 from .attempts import AttemptTable
@@ -194,7 +195,13 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     scheduler = SchedulerClient(
         runtime.bus, runtime.telemetry, region=runtime.region, timeout_ms=config.place_timeout_ms
     )
-    cache = CacheClient(runtime.bus, runtime.telemetry, region=runtime.region, ttl_s=config.cache_ttl_s)
+    cache = CacheClient(
+        runtime.bus,
+        runtime.telemetry,
+        Absence(monotonic_ms),
+        region=runtime.region,
+        ttl_s=config.cache_ttl_s,
+    )
     model = config.served_name or directory.name
     metrics = RequestMetrics(
         runtime.metrics,
