@@ -14,7 +14,7 @@ from .results import write
 
 PAIRS: Final = Path(__file__).parent.parent / "tests" / "data" / "cache_pairs"
 RESULTS: Final = Path(__file__).parent / "results" / "cache-pairs.json"
-FILES: Final = ("tune", "unseen", "minimal", "review", "kinds", "newcomer")
+FILES: Final = ("tune", "unseen", "minimal", "review", "kinds", "newcomer", "edits", "domains")
 
 
 def main() -> None:
