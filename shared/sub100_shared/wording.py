@@ -17,16 +17,8 @@ def _listed(rows: str) -> list[str]:
 
 
 _TASKS: Final = _listed("""
-translat- interpret interprets interpreted transliterat- transcri- proofread- proof-read- rewrit- re-writ-
-rewrote rephras- paraphras- reword- correct- revise revised edit edits edited editing classif-
-categor- label-
-summar- abridg- condense condensed shorten- shorter repeat- repetition echo echoes recit- verbatim
-count counts
-counted counting spell- misspel- pronounc- rhym- anagram- palindrom- uppercas- lowercas- capitali- reverse
-reversed encod- decod- encrypt- decrypt- hash hashes tokeni- token tokens parse parsed parses extract-
-sentiment- grammar grammatical- punctuat- typo typos synonym- antonym- syllab- acronym- abbreviat-
-alphabet-
-letters characters words sentence sentences paragraph- vowel- consonant- haiku word-for-word
+translat- transliterat- proofread- proof-read- rewrit- re-writ- rewrote rephras- paraphras- reword- abridg-
+recit- verbatim misspel- uppercas- lowercas- word-for-word
 übersetz- dolmetsch- korrigier- korrektur- lektorier- umformulier- umschreib- klassifizier- kategorisier-
 einordnen zusammenfass- zusammengefasst fasse fass wiederhol- zähl- gezählt buchstab- wörter sätze reim-
 rechtschreib- grammatik kürze
@@ -38,6 +30,16 @@ deletre- letras palabras palavras frase frases ortograf- gramátic-
 corrett- correggi riscriv- riassum- ripet- parole lettere vertaal vertalen samenvat- herhaal
 översätt- oversæt-
 """)
+
+_ASKED_ABOUT: Final = _listed("""
+interpret interprets interpreted transcri- correct- revise revised edit edits edited editing classif-
+categor- label- summar- condense condensed shorten- shorter repeat- repetition echo echoes
+count counts counted counting spell- pronounc- rhym- anagram- palindrom- capitali- reverse reversed
+encod- decod- encrypt- decrypt- hash hashes tokeni- token tokens parse parsed parses extract-
+sentiment- grammar grammatical- punctuat- typo typos synonym- antonym- syllab- acronym- abbreviat-
+alphabet- letters characters words sentence sentences paragraph- vowel- consonant- haiku
+""")
+"""Tasks where they are set, but not where somebody asks how they are done, or what they are."""
 
 _ANYWHERE: Final = _listed("""
 翻译 翻譯 翻訳 译成 譯成 改写 改寫 润色 潤色 校对 校對 纠正 糾正 分类 分類 归类 总结 總結 概括 摘要 要約
@@ -62,6 +64,30 @@ _ANYWHERE_ON_SCOPES: Final = _listed("""
 """)
 
 
+_OPENING: Final = re.compile(
+    r"(?:(?:hi|hello|hey|please|pls|so)[,!.]? )*(?:in [\w+#.]+(?: \w+){0,2},? )?"
+    r"(?:(?:can|could|would) you )?(?:please |pls )?"
+    r"(?:tell me |show me |explain |i want to know |i would like to know )?"
+    r"(?:how (?:do|can|could|should|would|does|is|are) |how to |whats? |what's |which |why |when |where |who "
+    r"|is |are |does |can i |should i |tips |steps |explain |describe )"
+)
+"""How a question begins that asks about a task and sets none."""
+
+_MARKS: Final = re.compile(
+    "[:;\"“”„«»`\n]|(?<!\\w)['\u2019\u2018]|how many (?:\\w+ ){0,2}"
+    "(?:letter|character|word|sentence|paragraph|vowel|consonant|syllable|token|line|space)"
+)
+"""Behind one of these may stand what is worked on."""
+
+_OTHERWISE: Final = re.compile(
+    r"\bin (?:one|two|three|four|five|\d+|a|an|a few|simple|plain|other|your own|my own)"
+    r" (?:single |short |simple |brief )?(?:words?|sentences?|paragraphs?)\b"
+    r"|\bcover letters\b|\b(?:movie|film|fictional|main|cartoon|game) characters\b|\bblood counts?\b"
+    r"|\b(?:life|prison|jail|death) sentences?\b|\bcondensed milk\b|\bvanilla extract\b"
+)
+"""Forms of an answer, and words of another sense."""
+
+
 def _pattern(listed: list[str], anywhere: list[str]) -> re.Pattern[str]:
     whole = "|".join(re.escape(word) for word in listed if not word.endswith("-"))
     stems = "|".join(re.escape(word[:-1]) for word in listed if word.endswith("-"))
@@ -69,18 +95,30 @@ def _pattern(listed: list[str], anywhere: list[str]) -> re.Pattern[str]:
     return re.compile(rf"(?<![^\W_])(?:{stems}|(?:{whole})(?![^\W_]))|{parts}")
 
 
-_QUESTION: Final = _pattern(_TASKS, _ANYWHERE)
-_SCOPE: Final = _pattern(_TASKS + _ON_SCOPES, _ANYWHERE + _ANYWHERE_ON_SCOPES)
+_FIRM: Final = _pattern(_TASKS, _ANYWHERE)
+_ANY: Final = _pattern(_TASKS + _ASKED_ABOUT, _ANYWHERE)
+_SCOPE: Final = _pattern(_TASKS + _ASKED_ABOUT + _ON_SCOPES, _ANYWHERE + _ANYWHERE_ON_SCOPES)
 
 
 def works_on_wording(question: str) -> bool:
     """Whether ``question`` itself asks for something to be done with words."""
-    return _QUESTION.search(_plain(question)) is not None
+    text = _plain(question)
+    return _FIRM.search(text) is not None or (_ANY.search(text) is not None and not _asks_about(text))
+
+
+def speaks_of_wording(question: str) -> bool:
+    """Whether a task is named at all: then each of the words may be what is asked about."""
+    text = _plain(question)
+    return _ANY.search(_OTHERWISE.sub(" ", text) if _asks_about(text) else text) is not None
 
 
 def may_work_on_wording(instructions: str) -> bool:
     """Whether under ``instructions`` (a system prompt, earlier turns) a question may be material."""
     return _SCOPE.search(_plain(instructions)) is not None
+
+
+def _asks_about(text: str) -> bool:
+    return _OPENING.match(text) is not None and _MARKS.search(text) is None
 
 
 def _plain(text: str) -> str:

@@ -11,20 +11,30 @@ from typing import Final, Literal
 
 import msgspec
 
-from sub100_shared.wording import works_on_wording
+from sub100_shared.wording import speaks_of_wording, works_on_wording
 
 from .canonical import canonical
 from .case import differs_in_case
 from .courtesy import without_courtesy
 from .frames import question, without_request
+from .language import is_foreign
 from .lexicon import AUXILIARIES, CASE_MATTERS, CASE_MATTERS_ABROAD, IMPERATIVES, WH_WORDS, WORD_TALK
 from .rules import rule_of
 from .sameness import is_same
-from .tokens import Token, has_grouped_number, is_foreign, looks_like_code, plain, split, written
+from .tokens import (
+    Token,
+    has_grouped_number,
+    is_contracted,
+    is_hyphenated,
+    looks_like_code,
+    plain,
+    split,
+    written,
+)
 from .wordlists import words
 
 MAX_CHARS: Final = 2_000
-WORDING: Final = 5
+WORDING: Final = 6
 _WANTS: Final = words("i difference steps fast best walk guide meaning definition price cost")
 
 
@@ -35,6 +45,8 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     text: str
     kind: Literal["long", "code", "foreign", "english"]
     tokens: tuple[Token, ...] = ()
+    names_wording: bool = False
+    """A task with words is spoken of: capitals count as they are."""
 
     @property
     def wording(self) -> str:
@@ -56,11 +68,15 @@ def read(question: str) -> Reading:
     text = plain(text)
     tokens = split(text)
     has_foreign = is_foreign(tokens)
-    if has_grouped_number(text) and (has_foreign or any(token.text in WORD_TALK for token in tokens)):
+    names_wording = speaks_of_wording(text)
+    is_of_words = names_wording or any(token.text in WORD_TALK for token in tokens)
+    if has_grouped_number(text) and (has_foreign or is_of_words):
+        return Reading(text, "code")
+    if (names_wording and is_contracted(text)) or (is_of_words and is_hyphenated(text)):
         return Reading(text, "code")
     if has_foreign:
         return Reading(text, "foreign", tuple(without_courtesy(tokens)))
-    return Reading(text, "english", tuple(canonical(tokens)))
+    return Reading(text, "english", tuple(canonical(tokens, names_wording=names_wording)), names_wording)
 
 
 def refusal(asked: Reading, stored: Reading) -> str:
@@ -77,9 +93,10 @@ def refusal(asked: Reading, stored: Reading) -> str:
         return "" if _is_same_abroad(_as_written(asked), _as_written(stored)) else "language"
     if asked.text.endswith("?") != stored.text.endswith("?") and not (_asks(a) and _asks(b)):
         return "mood"
-    if not is_same(question(a), question(b)):
+    names_wording = asked.names_wording or stored.names_wording
+    if not is_same(question(a, names_wording=names_wording), question(b, names_wording=names_wording)):
         return rule_of(a, b)
-    return "name" if differs_in_case(a, b) else ""
+    return "name" if differs_in_case(a, b, may_be_careless=not names_wording) else ""
 
 
 def _as_written(reading: Reading) -> Sequence[Token]:

@@ -30,14 +30,18 @@ _KEPT_ARTICLE: Final = frozenset({"few", "little", "number", "who", "while", "bi
 """Words that mean another thing with an article: ``a few`` are more than ``few``."""
 
 _MENTIONED: Final = lexicon.CLAUSE_OPENERS | lexicon.AUXILIARIES | {"and", "or", "of", ",", "vs", "versus"}
+_PARTS: Final = frozenset({"half", "quarter", "many", "third", "not"})
+"""Before ``a hundred`` they make another number of it."""
+
+_CAPITALS: Final = frozenset(equivalents.CAPITALS.values())
 _SYMBOLS: Final = {"%": "percent"}
 
 
-def canonical(tokens: Sequence[Token]) -> list[Token]:
+def canonical(tokens: Sequence[Token], *, names_wording: bool) -> list[Token]:
     """English ``tokens`` in the form that ``frames`` and ``sameness`` compare."""
-    found = without_courtesy(_with_articles(_without_shouting(tokens)))
+    found = without_courtesy(_with_articles(_without_shouting(tokens)), names_wording=names_wording)
     others = frozenset(token.text for token in found)
-    if others & lexicon.WORD_TALK:  # what "purchase" means is not what "buy" means
+    if names_wording or others & lexicon.WORD_TALK:  # what "purchase" means is not what "buy" means
         return [msgspec.structs.replace(token, text=_spoken_of(token)) for token in found]
     mapped = [msgspec.structs.replace(token, text=_word(token, others)) for token in found]
     return _with_phrases(_with_numbers(mapped))
@@ -90,6 +94,8 @@ def _spoken_of(token: Token) -> str:
 def _word(token: Token, others: frozenset[str]) -> str:
     if token.raw == "US":
         return "u.s"
+    if token.raw in _CAPITALS:
+        return token.raw
     if token.text in equivalents.AGREEMENT and tells_number(others):
         return token.text
     return token.text if is_acronym(token.text, token.raw) else _one_word(token.text)
@@ -97,7 +103,7 @@ def _word(token: Token, others: frozenset[str]) -> str:
 
 def _with_numbers(tokens: list[Token]) -> list[Token]:
     found: list[Token] = []
-    for token in tokens:
+    for place, token in enumerate(tokens):
         text = equivalents.NUMBERS.get(token.text, token.text)
         before = found[-1].text if found else ""
         follows_number = before.replace(".", "").isdigit()
@@ -112,8 +118,21 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
         elif text in equivalents.SCALES and (before == "one" or before.isdigit()):
             found.pop()
             text = str((1 if before == "one" else int(before)) * equivalents.SCALES[text])
+        elif (
+            text in equivalents.SCALES
+            and token.article == "a"
+            and before not in _PARTS
+            and not _goes_on(tokens, place)
+        ):
+            text = str(equivalents.SCALES[text])
+            token = msgspec.structs.replace(token, article="")
         found.append(msgspec.structs.replace(token, text=text))
     return found
+
+
+def _goes_on(tokens: list[Token], place: int) -> bool:
+    """``a hundred and five`` is one number or two."""
+    return place + 1 < len(tokens) and tokens[place + 1].text == "and"
 
 
 def _converts(unit: str, before: str) -> bool:

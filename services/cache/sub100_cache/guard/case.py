@@ -35,10 +35,10 @@ def keeps_case(raw: str, *, follows_number: bool) -> bool:
     return _ALONE.fullmatch(raw) is not None
 
 
-def differs_in_case(asked: Sequence[Token], stored: Sequence[Token]) -> bool:
+def differs_in_case(asked: Sequence[Token], stored: Sequence[Token], *, may_be_careless: bool = True) -> bool:
     """Whether a word within both questions has other capitals in one of them, and that may mean something."""
     one, other = _within(asked), _within(stored)
-    is_careless = _has_no_capitals(asked) or _has_no_capitals(stored)
+    is_careless = may_be_careless and (_has_no_capitals(asked) or _has_no_capitals(stored))
     return any(
         _may_differ(text, one[text], other[text], is_careless=is_careless)
         for text in one.keys() & other.keys()
@@ -50,9 +50,11 @@ def _may_differ(text: str, one: set[str], other: set[str], *, is_careless: bool)
         return False
     raws = one | other
     if len({raw.casefold() for raw in raws}) > 1:  # another spelling, so only capitals of names tell
-        return any(raw[:1].isupper() and not raw.isupper() for raw in raws)
+        return text not in NAMES and any(raw[:1].isupper() and not raw.isupper() for raw in raws)
     if text in _OPENS and all(raw.islower() or raw.istitle() for raw in raws):
         return False
+    if not text.isascii():
+        return True
     if text in ACRONYMS and any(raw.isupper() for raw in raws):
         return True
     return not is_careless or text in CASE_MATTERS or (is_known(text) and text not in NAMES)

@@ -299,6 +299,12 @@ _NAMED: Final = frozenset(
 )
 """Where one is left, courtesies may be what is asked about."""
 
+_PLEASE: Final = _phrases("""
+please
+pls
+plz
+kindly
+""")
 _WITHOUT_COMMA: Final = frozenset({("please",), ("pls",), ("plz",), ("kindly",), ("quick", "question")})
 _ASKS: Final = lexicon.WH_WORDS | lexicon.IMPERATIVES
 _ASKS_YOU: Final = words("can could would will do")
@@ -308,11 +314,14 @@ _SHORTEST: Final = 4
 """Fewer words are no question of their own behind two courtesies, or behind what was told."""
 
 
-def without_courtesy(tokens: list[Token]) -> list[Token]:
-    """Articles are gone already. All tokens, or a question that is whole without its courtesies."""
+def without_courtesy(tokens: list[Token], *, names_wording: bool = False) -> list[Token]:
+    """Articles are gone already. All tokens, or a question that is whole without its courtesies.
+    ``names_wording``: its last words may be what is asked about, as in ``how do I spell thanks``."""
     texts = {token.text for token in tokens}
     shorter = _without_first(_trim(tokens), _GREETINGS)
-    if texts & (lexicon.WORD_TALK | _TALK_ABROAD | _MANNERS):
+    if names_wording:
+        shorter = _without_first(shorter, _PLEASE)
+    if names_wording or texts & (lexicon.WORD_TALK | _TALK_ABROAD | _MANNERS):
         return tokens if _names_courtesy(shorter) else shorter
     greeted = len(shorter) < len(tokens)
     shorter = _without_please(_without_end(shorter))

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from . import lexicon
+from .particles import with_particles_first, with_preposition_last
 from .rewriting import PRONOUNS, active_form, as_known, with_front_last
 from .tokens import Token
 from .wordlists import by_first_word, words
@@ -158,9 +159,11 @@ _MEASURES: Final = words(
 _FRONTED: Final = words("in on at by for with from to under during")
 
 
-def question(tokens: Sequence[Token]) -> Question:
-    """``tokens`` are canonical."""
+def question(tokens: Sequence[Token], *, names_wording: bool = False) -> Question:
+    """``tokens`` are canonical. Where words are spoken of, their order is part of what they are."""
     asked, is_indirect = _without_request(with_front_last(list(tokens)))
+    if not names_wording and not any(token.text in lexicon.WORD_TALK for token in asked):
+        asked = with_preposition_last(with_particles_first(asked))
     return _with_head(_without_end(_with_the(_with_relation(Question(asked, is_indirect)))))
 
 

@@ -1,9 +1,10 @@
-"""Questions in another order of words: fronted clauses, passives, conversions, comparisons."""
+"""Questions in another order of words: fronted clauses, passives, conversions."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from . import lexicon
+from .comparisons import symmetric
 from .tokens import Token
 from .verbs import may_be_participle
 from .wordlists import words
@@ -15,9 +16,6 @@ _LANGUAGES: Final = words(
     english french spanish german italian japanese chinese korean portuguese russian latin arabic hindi thai
     turkish dutch greek polish swedish hebrew vietnamese danish norwegian finnish czech hungarian ukrainian
     """
-)
-_SYMMETRIC: Final = words(
-    "difference differences distance relationship similarity similarities connection comparison"
 )
 _HANDLED: Final = words(
     """
@@ -94,7 +92,7 @@ def as_known(tokens: tuple[Token, ...]) -> tuple[Token, ...] | None:
         ):
             if texts[: len(start)] == start:
                 return (Token(TRANSLATE, ""), *tokens[len(start) : -2], tokens[-1])
-    return _conversion(tokens, texts) or _comparison(tokens, texts)
+    return _conversion(tokens, texts) or symmetric(tokens, texts)
 
 
 def _conversion(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
@@ -105,35 +103,6 @@ def _conversion(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Toke
     if len(texts) == 6 and texts[:2] == ("how", "many") and texts[3] == "is" and texts[4][0].isdigit():
         return (Token(CONVERT, ""), *tokens[4:6], tokens[2])
     return None
-
-
-def _comparison(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
-    """The two sides of a difference in the order of the alphabet."""
-    for between, joint in (("different", "from"), ("differ", "from")):
-        for place in range(3, len(texts) - 2):
-            if (
-                texts[0] == "how"
-                and texts[1] in ("is", "do")
-                and texts[place : place + 2] == (between, joint)
-            ):
-                return _between(tokens[2:place], tokens[place + 2 :])
-    if "between" in texts and texts[-1] != "between":
-        place = texts.index("between")
-        if place and texts[place - 1] in _SYMMETRIC and texts[place:].count("and") == 1:
-            middle = texts.index("and", place)
-            is_short = place <= 3 and 0 < middle - place - 1 <= 4 and 0 < len(texts) - middle - 1 <= 4
-            if is_short and texts[:2] == ("what", "is"):
-                sides = _between(tokens[place + 1 : middle], tokens[middle + 1 :])
-                if texts[place - 1] in ("difference", "differences"):
-                    return sides
-                return (*tokens[:place], *sides[3:])
-    return None
-
-
-def _between(left: Sequence[Token], right: Sequence[Token]) -> tuple[Token, ...]:
-    first, second = sorted((tuple(left), tuple(right)), key=_texts)
-    head = (Token("what", "what"), Token("is", "is"), Token("difference", "", "the"), Token("between", ""))
-    return (*head[:3], head[3], *first, Token("and", "and"), *second)
 
 
 def _by_whom(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[Token, ...], int] | None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from . import equivalents, lexicon
+from . import equivalents
 
 _QUOTES: Final = {0x2019: "'", 0x2018: "'", 0x201C: '"', 0x201D: '"', 0x201E: '"', 0xAB: '"', 0xBB: '"'}
 _TOKEN: Final = re.compile(
@@ -41,6 +41,7 @@ _PUNCTUATION: Final = re.compile(
 _SYMBOL: Final = re.compile(r"[^\w\s]|_")
 _LAYOUT: Final = re.compile(r"[^\S ]|  ")
 _GROUPED: Final = re.compile(r"\d,\d{3}")
+_HYPHEN: Final = re.compile(r"\w-\w")
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -73,6 +74,15 @@ def has_grouped_number(text: str) -> bool:
     return _GROUPED.search(text) is not None
 
 
+def is_contracted(text: str) -> bool:
+    """Behind its first word: ``what's`` begins a question, and is no part of what is asked about."""
+    return any(piece.lower() in equivalents.CONTRACTIONS for piece in text.split()[1:])
+
+
+def is_hyphenated(text: str) -> bool:
+    return _HYPHEN.search(text) is not None
+
+
 def split(text: str) -> list[Token]:
     """Words in order; ``,`` stands for every mark that separates clauses. ``text`` is plain and no code."""
     tokens: list[Token] = []
@@ -90,11 +100,6 @@ def split(text: str) -> list[Token]:
     return tokens
 
 
-def is_foreign(tokens: list[Token]) -> bool:
-    """Not plainly English: the lists here say nothing about it."""
-    return any(token.text in lexicon.FOREIGN or not token.text.isascii() for token in tokens)
-
-
 def _words(piece: str) -> list[str]:
     lower = piece.lower()
     if lower in equivalents.CONTRACTIONS:
@@ -103,6 +108,8 @@ def _words(piece: str) -> list[str]:
         return [piece]
     if _HYPHENATED.fullmatch(piece) and not piece.endswith("ing"):  # a man-eating shark
         parts = piece.split("-")
+        if "-".join(parts[:2]).lower() in equivalents.COMPOUND_NUMBERS:
+            return ["-".join(parts[:2]), *parts[2:]]
         return [piece] if all(len(part) == 1 for part in parts) else parts  # a-b
     if (found := _NUMBER_UNIT.fullmatch(piece)) and found[2] in equivalents.UNITS:
         return [found[1], found[2]]

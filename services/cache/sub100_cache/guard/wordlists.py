@@ -1,10 +1,14 @@
 """How closed lists are written down, words apart by spaces, tables with a row a line; and looked up."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
 
 Phrases = Mapping[str, tuple[tuple[str, ...], ...]]
 """Phrases of one word or more by the first, longest first: a question is compared only with those that it
 may begin with."""
+
+_TABLES: Final = Path(__file__).parent / "tables"
 
 
 def words(text: str) -> frozenset[str]:
@@ -19,10 +23,23 @@ def by_first_word(phrases: Iterable[tuple[str, ...]]) -> Phrases:
 
 
 def table(rows: str) -> dict[str, str]:
-    """``a = b`` on each line: ``a`` is written ``b``; several ``a`` apart by commas."""
+    """``a = b`` on each line: ``a`` is written ``b``; several ``a`` apart by commas.
+
+    ``-our = -or : col : s ed`` are ``colour = color``, ``colours = colors`` and ``coloured = colored``."""
     found: dict[str, str] = {}
     for row in rows.strip().splitlines():
-        left, _, right = row.partition("=")
+        left, _, right = row.partition(" = ")
+        if left.startswith("-"):
+            ending, stems, forms = right.split(":")
+            for stem in stems.split():
+                for form in ("", *forms.split()):
+                    found[f"{stem}{left[1:]}{form}"] = f"{stem}{ending.strip()[1:]}{form}"
+            continue
         for word in left.split(","):
             found[word.strip()] = right.strip()
     return found
+
+
+def stored(name: str) -> dict[str, str]:
+    """The table of that name beside this module."""
+    return table((_TABLES / f"{name}.txt").read_text(encoding="utf-8"))
