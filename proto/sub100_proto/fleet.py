@@ -19,7 +19,7 @@ class Load(Message, frozen=True):
 
     ``num_pinned_blocks`` of KV wait for a decode worker at this moment. Stranded, since the start: nobody
     came for ``num_released_blocks``, which were given back because nobody wanted them any more, nor for
-    ``num_expired_blocks``, which the end of their lease freed."""
+    ``num_expired_blocks``, which the end of their lease freed; ``num_pulled_blocks`` were pulled."""
 
     num_running: int = 0
     num_waiting: int = 0
@@ -35,6 +35,7 @@ class Load(Message, frozen=True):
     num_pinned_blocks: int = 0
     num_released_blocks: int = 0
     num_expired_blocks: int = 0
+    num_pulled_blocks: int = 0
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat"):
@@ -42,9 +43,10 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     (``blocks.FINGERPRINT``), ``revision`` (of the weights), ``tensor_parallel`` (how many engines share each
     layer) and ``layout``, which sums up the rest, must be equal over a pool, or KV could
     not be handed over; an empty or zero one is not known. ``refusal`` is why the scheduler has refused this
-    worker, who then says ``starting`` until it is told otherwise (Judged). ``max_chunk_tokens``
-    bounds the tokens of an engine step, ``speculation`` names method and width. ``kv_seq`` is the last
-    KvEvents.seq. Whoever does not say ``answers_pings`` does not know Ping."""
+    worker, who then says ``starting`` until it is told otherwise (Judged). ``kv_fault`` is why KV is to be
+    handed over neither to nor from it for now, though it may compute. ``max_chunk_tokens`` bounds the tokens
+    of an engine step, ``speculation`` names method and width. ``kv_seq`` is the last KvEvents.seq. Whoever
+    does not say ``answers_pings`` does not know Ping."""
 
     worker_id: str
     role: Role
@@ -69,6 +71,7 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     revision: str = ""
     tensor_parallel: int = 0
     answers_pings: bool = False
+    kv_fault: str = ""
 
 
 class KvEvents(Message, frozen=True, tag="kv_events"):

@@ -79,9 +79,11 @@ class Resend(Message, frozen=True, tag="resend"):
 
 
 class ReleaseKv(Message, frozen=True, tag="release_kv"):
-    """Free KV that was handed over and will not be pulled (the client left in between)."""
+    """Free KV that was handed over and will not be pulled (the client left in between). ``failed_at``: the
+    decode worker that could not load it, if that is why."""
 
     kv: KvHandle
+    failed_at: str = ""
 
 
 class DumpKv(Message, frozen=True, tag="dump_kv"):

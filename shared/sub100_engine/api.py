@@ -76,7 +76,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``num_drafted`` and ``num_accepted`` draft tokens (0 without speculation) come with the last output.
     ``error`` (a code of shared.errors) ends the attempt without an answer. ``logprobs`` and
     ``prompt_logprobs`` are packed rows (``sub100_proto.logprobs``): one for each of ``token_ids`` if the work
-    asks for them, and with the first output one for each prompt token but the first.
+    asks for them, and with the first output one for each prompt token but the first. With ``kv_load_failed``,
+    ``transfer_ms`` is how long it was tried.
     """
 
     attempt: str

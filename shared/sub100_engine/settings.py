@@ -54,7 +54,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     ``model``: a model directory (or, for vLLM, a Hugging Face id). ``served_name``: what clients call it.
     ``kv_host``: where handed-over KV is served from; only this address is bound. ``kv_transport``: how vLLM's
-    KV moves (docs/kv-transfer.md); prefill and decode must say the same. ``timing``: the
+    KV moves (docs/kv-transfer.md); prefill and decode must say the same. ``kv_fault_after_s``: a worker whose
+    transfers have failed with two peers for so long is not ready (worker/transfer_health.py). ``timing``: the
     simulated engine's preset. ``max_chunk_tokens`` bounds the tokens of one step: a long prompt is computed
     in chunks of that size less one token for each stream that decodes beside it. ``speculative_*``: see
     Speculation. A drafter with KV of its own must be set for the pool's prefill workers too. ``compile``:
@@ -78,6 +79,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_port: int = 0
     kv_transport: Literal["auto", "tcp", "shm", "nixl"] = "auto"
     lease_s: float = 30.0
+    kv_fault_after_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0
     timing: str = "zero"
     max_jobs: int = 256
     max_queued_tokens: int = 262_144

@@ -412,6 +412,12 @@ KV_STRANDED: Final = counter(
     by=_WORKERS,
     rare="clients leave, or workers are lost, between prefill and decode",
 )
+KV_FAULT: Final = gauge(
+    "sub100.kv.fault",
+    "{worker}",
+    "1 while the worker is not ready because its KV transfers fail with everybody it tried.",
+    by=_WORKERS,
+)
 KV_TRANSFER_TOKENS: Final = counter(
     "sub100.kv.transfer.tokens",
     "{token}",

@@ -4,11 +4,12 @@ import asyncio
 import gc
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from . import catalog
 from .metrics import Metrics
+from .ops import Probe
 
 TICK_S: Final = 0.1
 MAX_KEPT_PAUSES: Final = 4_096
@@ -33,8 +34,7 @@ class Connection(Protocol):
 class Health:
     """``watch`` is one bounded ticker: what it costs does not grow with load."""
 
-    def __init__(self, metrics: Metrics, bus: Connection, state: Callable[[], tuple[bool, str]]) -> None:
-        """``state`` tells whether the service is ready, and its state."""
+    def __init__(self, metrics: Metrics, bus: Connection, probe: Probe) -> None:
         self._lag = metrics.histogram(catalog.LOOP_LAG)
         self._pause = metrics.histogram(catalog.GC_PAUSE)
         self._pauses: deque[tuple[int, float]] = deque(maxlen=MAX_KEPT_PAUSES)
@@ -46,8 +46,8 @@ class Health:
         metrics.observe(catalog.BUS_PENDING_BYTES, lambda: bus.pending_bytes)
 
         def ready() -> Mapping[tuple[str, ...], float]:
-            is_ready, name = state()
-            return {(name,): float(is_ready)}
+            found = probe()
+            return {(found.state,): float(found.is_ready)}
 
         metrics.observe(catalog.SERVICE_READY, ready)
 

@@ -34,7 +34,7 @@ from .config import Common, ConfigError, load, load_common, read_secret
 from .health import Health
 from .metrics import Metrics
 from .metrics_otlp import MetricsExport, exporter_of, interval_s
-from .ops import OpsServer
+from .ops import OpsServer, Readiness
 from .telemetry import Telemetry
 
 _log = logging.getLogger(__name__)
@@ -75,13 +75,20 @@ class Runtime:
         self.metrics = metrics or Metrics()
         self.state: State = "starting"
         self.detail = ""
+        self.impairment = ""
         self._status_changed = asyncio.Event()
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def is_ready(self) -> bool:
-        return self.state == "ready" and self.bus.is_connected
+        return self.state == "ready" and not self.impairment and self.bus.is_connected
+
+    def impair(self, reason: str) -> None:
+        """Up, and not ready: ``reason`` says why; an empty one ends it."""
+        if reason != self.impairment:
+            self.impairment = reason
+            self._status_changed.set()
 
     def set_state(self, state: State, detail: str = "") -> None:
         if (state, detail) != (self.state, self.detail):
@@ -117,7 +124,11 @@ class Runtime:
     async def publish_status(self) -> None:
         subject = subjects.status(self.region, self.name, self.instance)
         status = ServiceStatus(
-            service=self.name, instance=self.instance, state=self.state, detail=self.detail, pid=os.getpid()
+            service=self.name,
+            instance=self.instance,
+            state=self.state,
+            detail=self.impairment or self.detail,
+            pid=os.getpid(),
         )
         with contextlib.suppress(BusUnavailable):
             await self.bus.publish(subject, codec.encode(status))
@@ -170,8 +181,10 @@ async def _main(name: str, common: Common, build: Callable[[Runtime], Awaitable[
     )
     runtime: Runtime | None = None
 
-    def probe() -> tuple[bool, str]:
-        return (False, "starting") if runtime is None else (runtime.is_ready, runtime.state)
+    def probe() -> Readiness:
+        if runtime is None:
+            return Readiness(False, "starting")
+        return Readiness(runtime.is_ready, runtime.state, runtime.impairment)
 
     ops = OpsServer(common.ops_host, common.ops_port, probe, metrics, stopping.set)
     try:

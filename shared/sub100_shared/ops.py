@@ -2,7 +2,7 @@
 
 ===================  =================================================================================
 ``GET /livez``       200 while the event loop turns (``/healthz`` is its older name)
-``GET /readyz``      503 until ready, while draining, and while the bus is away
+``GET /readyz``      503 until ready, while draining, while the bus is away, and while ``reason`` says why not
 ``GET /metrics``     Prometheus' text format
 ``POST /drain``      the service ends what runs and exits, as after SIGTERM; 202 at once, any number of
                      times. From this host only, and not from a web page that is open on it
@@ -14,6 +14,7 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Callable
+from typing import NamedTuple
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,8 +24,16 @@ from starlette.routing import Route
 
 from .metrics import CONTENT_TYPE, Metrics
 
-Probe = Callable[[], tuple[bool, str]]
-"""Returns (ready, state)."""
+
+class Readiness(NamedTuple):
+    """``reason``: why a service that is up is not ready, where the state does not say it."""
+
+    is_ready: bool
+    state: str
+    reason: str = ""
+
+
+Probe = Callable[[], Readiness]
 
 _PAGE_HEADERS = ("origin", "sec-fetch-site", "referer")
 """A browser adds at least one of them to a page's POST; no operator's tool does."""
@@ -81,8 +90,11 @@ class OpsServer:
         return JSONResponse({"status": "ok"})
 
     async def _readyz(self, _: Request) -> Response:
-        ready, state = self._probe()
-        return JSONResponse({"ready": ready, "state": state}, status_code=200 if ready else 503)
+        found = self._probe()
+        body = {"ready": found.is_ready, "state": found.state}
+        if found.reason:
+            body["reason"] = found.reason
+        return JSONResponse(body, status_code=200 if found.is_ready else 503)
 
     async def _metrics_page(self, _: Request) -> Response:
         """States are read here, on the loop; the text is made in a thread, so that requests go on."""
@@ -94,8 +106,7 @@ class OpsServer:
         if not is_this_host(request) or any(name in request.headers for name in _PAGE_HEADERS):
             return JSONResponse({"error": "only from this host"}, status_code=403)
         self._drain_service()
-        _, state = self._probe()
-        return JSONResponse({"state": state}, status_code=202)
+        return JSONResponse({"state": self._probe().state}, status_code=202)
 
 
 def is_this_host(request: Request) -> bool:

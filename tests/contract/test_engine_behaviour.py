@@ -6,12 +6,16 @@ import msgspec
 import pytest
 
 pytest.register_assert_rewrite(
-    "tests.contract.engine_suite", "tests.contract.speculation_suite", "tests.contract.answer_shapes"
+    "tests.contract.engine_suite",
+    "tests.contract.speculation_suite",
+    "tests.contract.answer_shapes",
+    "tests.contract.transfer_suite",
 )
 
 from tests.contract.answer_shapes import AnswerShapes  # noqa: E402
 from tests.contract.engine_suite import EngineBehaviour, Rig  # noqa: E402
 from tests.contract.speculation_suite import SpeculationBehaviour  # noqa: E402
+from tests.contract.transfer_suite import TransferBehaviour  # noqa: E402
 
 from sub100_engine.api import KvChange  # noqa: E402
 from sub100_engine.sim import SimConfig, SimEngine  # noqa: E402
@@ -62,6 +66,10 @@ class TestSpeculatingSimEngine(EngineBehaviour, SpeculationBehaviour):
     """Its answers do not depend on draws, so that all of the first suite holds, seeds included."""
 
     decode = SPECULATING
+
+
+class TestSimTransfers(TransferBehaviour):
+    pass
 
 
 class TestSimAnswers(AnswerShapes):

@@ -2,10 +2,13 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.answer_shapes")
+pytest.register_assert_rewrite(
+    "tests.contract.engine_suite", "tests.contract.answer_shapes", "tests.contract.transfer_suite"
+)
 
 from tests.contract.answer_shapes import AnswerShapes  # noqa: E402
 from tests.contract.engine_suite import EngineBehaviour  # noqa: E402
+from tests.contract.transfer_suite import TransferBehaviour  # noqa: E402
 
 pytestmark = [
     pytest.mark.vllm,
@@ -16,6 +19,10 @@ pytestmark = [
 
 
 class TestVllmEngine(EngineBehaviour):
+    pass
+
+
+class TestVllmTransfers(TransferBehaviour):
     pass
 
 

@@ -278,3 +278,34 @@ def test_refusal_says_sooner_when_workers_are_starting() -> None:
     nobody = rejected([], request(64))
     assert (starting.code, nobody.code) == ("no_capacity", "no_capacity")
     assert 0 < starting.retry_after_s < nobody.retry_after_s
+
+
+# -- workers whose KV transfers fail
+
+FAULT = "KV transfers fail"
+
+
+def test_decode_worker_whose_transfers_fail_is_in_no_pair() -> None:
+    workers = [prefill("p"), decode("bad", kv_fault=FAULT), decode("d", load=Load(num_running=200))]
+    assert where(placed(workers, request(64))) == ("p", "d")
+
+
+def test_prefill_worker_whose_transfers_fail_is_not_placed() -> None:
+    busy = prefill("p", load=Load(num_waiting_tokens=50_000))
+    assert where(placed([prefill("bad", kv_fault=FAULT), busy, decode("d")], request(64))) == ("p", "d")
+
+
+def test_decode_worker_whose_transfers_fail_still_computes_what_needs_no_hand_over() -> None:
+    workers = [prefill("p"), decode("bad", kv_fault=FAULT), decode("d", load=Load(num_running=200))]
+    assert where(placed(workers, request(64, decode_alone=True))) == (None, "bad")
+    assert where(placed(workers, request(64, num_output_tokens=3))) == (None, "bad")
+
+
+def test_request_is_served_alone_when_every_decode_workers_transfers_fail() -> None:
+    answer = placed([prefill("p"), decode("bad", kv_fault=FAULT)], request(2_048))
+    assert (where(answer), answer.why) == ((None, "bad"), "kv_transfers_fail")
+
+
+def test_request_is_served_alone_when_every_prefill_workers_transfers_fail() -> None:
+    answer = placed([prefill("bad", kv_fault=FAULT), decode("d")], request(2_048))
+    assert (where(answer), answer.why) == ((None, "d"), "no_prefill_worker")

@@ -7,6 +7,7 @@ import time
 
 from sub100_shared.health import TICK_S, Health
 from sub100_shared.metrics import Metrics
+from sub100_shared.ops import Readiness
 
 
 class Counts:
@@ -30,7 +31,7 @@ def _value(metrics: Metrics, series: str, **labels: str) -> float:
 
 async def _watched(metrics: Metrics, during: float) -> None:
     """Watch for ``during`` seconds, of which the loop is blocked for the first 0.15."""
-    health = Health(metrics, Counts(), lambda: (True, "ready"))
+    health = Health(metrics, Counts(), lambda: Readiness(True, "ready"))
     watching = asyncio.create_task(health.watch())
     await asyncio.sleep(0)
     gc.collect()
@@ -62,7 +63,7 @@ async def test_collection_is_seen_by_generation_and_the_callback_goes_with_the_w
 
 async def test_bus_counters_are_shown() -> None:
     metrics = Metrics()
-    Health(metrics, Counts(), lambda: (False, "draining"))
+    Health(metrics, Counts(), lambda: Readiness(False, "draining"))
 
     assert _value(metrics, "sub100_bus_connected") == 1
     assert _value(metrics, "sub100_bus_reconnects_total") == 2

@@ -11,7 +11,7 @@ from tests.servers import free_port
 
 from sub100_shared.metric import counter
 from sub100_shared.metrics import Metrics
-from sub100_shared.ops import OpsServer, is_this_host
+from sub100_shared.ops import OpsServer, Readiness, is_this_host
 
 JOBS = counter("sub100.job.done", "{job}", "Jobs.")
 
@@ -22,11 +22,12 @@ class Program:
     def __init__(self) -> None:
         self.is_ready = True
         self.state = "ready"
+        self.reason = ""
         self.num_drains = 0
         self.metrics = Metrics()
 
-    def probe(self) -> tuple[bool, str]:
-        return self.is_ready, self.state
+    def probe(self) -> Readiness:
+        return Readiness(self.is_ready, self.state, self.reason)
 
     def drain(self) -> None:
         self.num_drains += 1
@@ -57,6 +58,16 @@ async def test_ops_tells_life_and_readiness_apart(program: Program, client: http
 
     program.is_ready, program.state = True, "ready"
     assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_ops_says_why_a_service_that_is_up_is_not_ready(
+    program: Program, client: httpx.AsyncClient
+) -> None:
+    program.is_ready, program.reason = False, "KV transfers fail"
+
+    answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {"ready": False, "state": "ready", "reason": "KV transfers fail"}
 
 
 async def test_ops_serves_metrics_in_prometheus_text_format(

@@ -88,9 +88,10 @@ class Dispatcher:
         if attempt.needs_abort:
             await self._control(attempt.worker, attempt.role, codec.encode(Abort(attempt=attempt.nonce)))
 
-    async def release(self, worker: WorkerRef, kv: KvHandle) -> None:
-        """Free KV that nobody will pull. Never raises: the lease frees it otherwise."""
-        await self._control(worker, "prefill", codec.encode(ReleaseKv(kv=kv)))
+    async def release(self, worker: WorkerRef, kv: KvHandle, failed_at: str = "") -> None:
+        """Free KV that nobody will pull. Never raises: the lease frees it otherwise. ``failed_at``: see
+        ReleaseKv."""
+        await self._control(worker, "prefill", codec.encode(ReleaseKv(kv=kv, failed_at=failed_at)))
 
     async def resend(self, attempt: Attempt, position: int) -> None:
         """Ask for tokens that were lost on the way."""

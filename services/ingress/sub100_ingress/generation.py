@@ -119,7 +119,8 @@ class Generator:
                         raise _client_error(ex, lost) from lost
                     if lost.code in _KV_GONE:
                         if handover is not None:
-                            await self._dispatcher.release(handover.worker, handover.kv)
+                            failed_at = lost.worker.worker_id if lost.code == "kv_load_failed" else ""
+                            await self._dispatcher.release(handover.worker, handover.kv, failed_at)
                         handover = None
                     elif lost.code != "attempt_unknown":  # the job was lost on the way, not the worker
                         ex.avoid = (*ex.avoid, lost.worker)
@@ -179,11 +180,13 @@ class Generator:
         first_content = not ex.output_ids
         hop = ex.ledger.open(semconv.HOP_DECODE if ex.output_ids else semconv.HOP_PREFILL)
         span = self._span(semconv.DECODE, ex, worker)
-        kv = None if handover is None or handover.is_pulled else handover.kv
+        source = None if handover is None or handover.is_pulled else handover
+        kv = None if source is None else source.kv
         attempt: Attempt | None = None
         own_ms: float | None = None
         try:
             attempt = await self._dispatcher.decode(ex, prompt, worker, kv, hop, span)
+            attempt.source = None if source is None else source.worker
             while not ex.finish_reason:
                 event = await self._next(attempt, out)
                 if event.timing is not None:

@@ -8,6 +8,9 @@ those about as good as the best, the one with the least in flight; then the bett
 The decode worker computes the prompt itself where it holds all but a little of it and its own prefill is
 predicted to be done before a prefill worker's token would have been handed over.
 
+A worker whose KV transfers fail is in no pair. Decode workers still compute prompts themselves: for requests
+that need no hand-over, and for all where no other decode worker is left.
+
 A pair never spans pools. Of several pools the one that overruns the remaining budget least wins, then the
 one under less decode pressure, then the faster.
 """
@@ -38,6 +41,7 @@ SHORT: Final = "short_uncached"
 RESUMED: Final = "resumed"
 ASKED: Final = "asked_for"
 NO_PREFILL: Final = "no_prefill_worker"
+NO_TRANSFER: Final = "kv_transfers_fail"
 """Why the decode worker computes the prompt, or does not."""
 
 Chance = Callable[[], float]
@@ -128,6 +132,8 @@ def _filter(
         beat = worker.heartbeat
         if not _may_serve(worker, request, now_ms) or not _fits(worker, request):
             continue
+        if beat.role == "prefill" and beat.kv_fault:
+            continue
         field = fields.get(beat.pool)
         if field is None:
             field = fields[beat.pool] = _Field()
@@ -176,12 +182,16 @@ class _Scorer:
 
     def best_of(self, field: _Field) -> _Option | None:
         """The pool's best pair; decode alone for a stream that goes on, where it is asked for, for a pool
-        without prefill workers, and where that is cheaper than a hand-over."""
+        without workers to pair, and where that is cheaper than a hand-over."""
         if not field.decodes:
             return None
-        decode = self._pick([self._score_decode(worker) for worker in field.decodes], NEAR_PRESSURE)
+        why = self._must_be_alone(field)
+        candidates = field.decodes if why else [w for w in field.decodes if not w.heartbeat.kv_fault]
+        if not candidates:
+            candidates, why = field.decodes, NO_TRANSFER
+        decode = self._pick([self._score_decode(worker) for worker in candidates], NEAR_PRESSURE)
         alone_ms = self._ttft_ms(decode.worker, decode.cached_tokens)
-        if why := self._must_be_alone(field):
+        if why:
             return _Option(None, decode, alone_ms, why)
         is_short = self._is_short(decode)
         if not field.prefills:

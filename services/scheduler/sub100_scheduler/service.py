@@ -204,6 +204,7 @@ class SchedulerService:
                     "role": heartbeat.role,
                     "state": heartbeat.state,
                     "epoch": heartbeat.epoch,
+                    "kv_fault": heartbeat.kv_fault,
                 },
             )
             self._tell_state()

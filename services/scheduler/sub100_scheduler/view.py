@@ -66,9 +66,9 @@ class RegionView:
         return answer
 
     def on_heartbeat(self, heartbeat: Heartbeat, now_ms: float) -> bool:
-        """True if the fleet's membership or a member's state changed."""
-        before = self.fleet.get(heartbeat.worker_id)
-        state = None if before is None else before.heartbeat.state
+        """True if the fleet's membership, a member's state or its KV fault changed."""
+        view = self.fleet.get(heartbeat.worker_id)
+        before = None if view is None else view.heartbeat
         change = self.fleet.observe(heartbeat, now_ms)
         if change is Change.JOINED:
             self.feed.join(heartbeat)
@@ -76,7 +76,7 @@ class RegionView:
             self._forget(heartbeat.worker_id)
         elif change is Change.NONE:
             self.feed.on_heartbeat(heartbeat)
-            return state != heartbeat.state
+            return before is not None and _standing(before) != _standing(heartbeat)
         return change is not Change.IGNORED
 
     def on_placed(self, placed: Placed, now_ms: float) -> None:
@@ -140,3 +140,7 @@ class RegionView:
     def _forget(self, worker_id: str) -> None:
         self.feed.leave(worker_id)
         self.predictor.forget(worker_id)
+
+
+def _standing(beat: Heartbeat) -> tuple[str, str]:
+    return beat.state, beat.kv_fault

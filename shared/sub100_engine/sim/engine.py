@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from sub100_engine.api import EngineInfo, EngineStartError, KvListener, Output, Sink, Work
 from sub100_proto import logprobs
 from sub100_proto.fleet import Load
@@ -143,6 +145,7 @@ class SimEngine:
             num_pinned_blocks=self._hand_overs.leases.num_pinned_blocks,
             num_released_blocks=self._hand_overs.leases.num_released_blocks,
             num_expired_blocks=self._hand_overs.leases.num_expired_blocks,
+            num_pulled_blocks=self._hand_overs.leases.num_pulled_blocks,
         )
 
     def set_failure_listener(self, on_failure: Callable[[str], None]) -> None:
@@ -224,7 +227,8 @@ class SimEngine:
 
     def _fail(self, sequence: Sequence, code: str, reason: str) -> None:
         self._end(sequence)
-        sequence.sink(_error(sequence.work, code, reason))
+        error = _error(sequence.work, code, reason)
+        sequence.sink(msgspec.structs.replace(error, transfer_ms=sequence.transfer_ms))
 
     # -- the core
 

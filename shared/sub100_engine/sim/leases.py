@@ -31,6 +31,7 @@ class LeaseBook:
         self._gone: OrderedDict[str, str] = OrderedDict()
         self.num_released_blocks = 0
         self.num_expired_blocks = 0
+        self.num_pulled_blocks = 0
 
     @property
     def num_pinned_blocks(self) -> int:
@@ -63,6 +64,7 @@ class LeaseBook:
             return False
         self.num_released_blocks += len(lease.blocks) * (why == "released")
         self.num_expired_blocks += len(lease.blocks) * (why == "expired")
+        self.num_pulled_blocks += len(lease.blocks) * (why == "pulled")
         self._pool.release(lease.blocks)
         self._gone[key] = why
         while len(self._gone) > MAX_TOMBSTONES:

@@ -55,6 +55,7 @@ class Pulls:
             timeout_s = min(self._config.pull_timeout_s, work.kv.lease_s)
             await self._puller.pull(work.kv, expected, len(work.prompt), timeout_s)
         except KvUnavailable as gone:
+            sequence.transfer_ms = (self._clock.now() - started_at) * 1e3
             self._on_failed(sequence, gone.code, gone.reason)
             return
         await self._clock.sleep_until(started_at + takes_s)

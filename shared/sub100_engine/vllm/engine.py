@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class VllmEngine:
         self._vocab_size = 0
         self._attempts: dict[str, Attempt] = {}
         self._leased: dict[str, int] = {}
-        self._stranded = {"released": 0, "expired": 0}
+        self._ended_blocks: Counter[str] = Counter()
         self._own: KvHandle | None = None
         self._releases: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -190,8 +191,9 @@ class VllmEngine:
             num_prompt_tokens=prompt.computed + prompt.cached + prompt.transferred,
             num_cached_tokens=prompt.cached,
             num_pinned_blocks=sum(self._leased.values()),
-            num_released_blocks=self._stranded["released"],
-            num_expired_blocks=self._stranded["expired"],
+            num_released_blocks=self._ended_blocks["released"],
+            num_expired_blocks=self._ended_blocks["expired"],
+            num_pulled_blocks=self._ended_blocks["pulled"],
         )
 
     # -- inside
@@ -262,8 +264,7 @@ class VllmEngine:
     def _hear_report(self, report: TransferReport) -> None:
         if report.key:
             self._leased.pop(report.key, None)
-            if report.outcome in self._stranded:
-                self._stranded[report.outcome] += report.num_blocks
+            self._ended_blocks[report.outcome] += report.num_blocks
             self._changed.set()
         elif report.attempt in self._attempts:
             self._attempts[report.attempt].report(report)

@@ -9,6 +9,7 @@ from ..factory import create_engine
 from ..settings import EngineConfig
 from .claims import Limits
 from .shell import WorkerRole, WorkerShell
+from .transfer_health import TransferHealth
 
 
 def build_worker(runtime: Runtime, config: EngineConfig, role: WorkerRole) -> WorkerShell:
@@ -17,4 +18,5 @@ def build_worker(runtime: Runtime, config: EngineConfig, role: WorkerRole) -> Wo
         raise ConfigError(fault)
     engine = create_engine(config, runtime.common, os.environ)
     limits = Limits(max_jobs=config.max_jobs, max_tokens=config.max_queued_tokens)
-    return WorkerShell(runtime, engine, role, limits, pool=config.pool)
+    health = TransferHealth(config.kv_fault_after_s)
+    return WorkerShell(runtime, engine, role, limits, health, pool=config.pool)

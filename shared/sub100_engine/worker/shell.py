@@ -16,13 +16,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from sub100_proto import blocks, codec, subjects, tokens
+from sub100_proto import blocks, codec, subjects
 from sub100_proto.fleet import Heartbeat, State
 from sub100_proto.jobs import (
     Abort,
     Accepted,
     Busy,
-    DecodeJob,
     DumpKv,
     Job,
     Judged,
@@ -45,6 +44,9 @@ from .job_metrics import CANCELLED, JobMetrics
 from .kv_feed import KvFeed
 from .spans import JobSpans
 from .streams import Stream, Streams
+from .transfer_health import TransferHealth
+from .transfers import Transfers
+from .work import work_of
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +80,7 @@ class WorkerShell:
         engine: Engine,
         role: WorkerRole,
         limits: Limits,
+        health: TransferHealth,
         *,
         pool: str = "default",
         clock: Clock = monotonic_ms,
@@ -97,6 +100,7 @@ class WorkerShell:
         self._begin_life()
         self._spans = JobSpans(runtime.telemetry, role.role, clock)
         self._metrics = JobMetrics(runtime.metrics, role.role, engine.load, lambda: len(self._claims))
+        self._transfers = Transfers(health, clock, runtime.metrics, self._on_kv_fault)
         self._handed_over: OrderedDict[str, KvHandle] = OrderedDict()
         self._disconnected_at: float | None = None
         self._changed = asyncio.Event()
@@ -169,7 +173,7 @@ class WorkerShell:
             _log.error("unreadable job", extra={"error": str(error)})
             return None
         try:
-            work = _work(job)
+            work = work_of(job)
         except ValueError as error:
             _log.error("unreadable job", extra={"error": str(error)})
             return None
@@ -208,6 +212,7 @@ class WorkerShell:
     def _run(self, job: Job, work: Work, msg: Incoming) -> None:
         self._spans.open(job, extract(msg.headers))
         self._metrics.began(job)
+        self._transfers.began(job)
         self._streams.open(job.attempt, job.events, len(work.output))
         self._role.submit(self._engine, work, self._on_output)
 
@@ -216,6 +221,7 @@ class WorkerShell:
         stream = self._streams.get(output.attempt)
         if stream is None:
             return
+        self._transfers.on_output(output)
         if output.error:
             self._fail(output.attempt, output.error, output.reason)
             return
@@ -235,6 +241,7 @@ class WorkerShell:
         self._metrics.ended(attempt)
 
     def _fail(self, attempt: str, code: str, reason: str) -> None:
+        self._transfers.forget(attempt)
         stream = self._streams.get(attempt)
         if stream is not None:
             self._streams.send(stream, Failed(attempt, code, reason))
@@ -257,6 +264,7 @@ class WorkerShell:
                     self._streams.tell(events, Failed(attempt, "attempt_unknown"))
             case ReleaseKv(kv=kv):
                 self._engine.release(kv)
+                self._transfers.on_release(control)
             case DumpKv():
                 return codec.encode(self._kv_feed.dump())
             case Judged():
@@ -268,6 +276,7 @@ class WorkerShell:
     def _abort(self, attempt: str) -> None:
         if attempt in self._claims:
             self._engine.abort(attempt)
+            self._transfers.forget(attempt)
             self._streams.drop(attempt)
             self._claims.end(attempt)
             self._spans.close(attempt, CANCELLED)
@@ -282,6 +291,12 @@ class WorkerShell:
         self._handed_over[attempt] = kv
         while len(self._handed_over) > _MAX_HANDED_OVER:
             self._handed_over.popitem(last=False)
+
+    def _on_kv_fault(self, fault: str) -> None:
+        log = _log.error if fault else _log.info
+        log("kv fault" if fault else "kv fault is over", extra={"reason": fault})
+        self._runtime.impair(fault)
+        self._changed.set()
 
     def _on_engine_failure(self, reason: str) -> None:
         """The engine core died: tell every stream, then end the process."""
@@ -307,6 +322,7 @@ class WorkerShell:
         orphans = self._streams.live()
         for attempt in self._claims.attempts():
             self._engine.abort(attempt)
+            self._transfers.forget(attempt)
             self._spans.close(attempt, "worker_lost")
             self._metrics.ended(attempt, "worker_lost")
         held = self._kv_feed.dump().hashes
@@ -342,6 +358,8 @@ class WorkerShell:
         info = self._info
         if info is None:
             return
+        load = self._engine.load()
+        self._transfers.on_load(load)
         beat = Heartbeat(
             worker_id=self._worker_id,
             role=self._role.role,
@@ -354,7 +372,7 @@ class WorkerShell:
             max_model_len=info.max_model_len,
             max_num_seqs=info.max_num_seqs,
             max_chunk_tokens=info.max_chunk_tokens,
-            load=self._engine.load(),
+            load=load,
             kv_seq=self._kv_feed.seq,
             interval_s=HEARTBEAT_S,
             pool=self._pool,
@@ -366,24 +384,10 @@ class WorkerShell:
             revision=info.revision,
             tensor_parallel=info.tensor_parallel,
             answers_pings=True,
+            kv_fault=self._transfers.fault(),
         )
         subject = subjects.heartbeat(self._runtime.region, self._role.role, self._worker_id)
         await self._runtime.bus.publish(subject, codec.encode(beat))
 
     async def _publish_kv(self, payload: bytes) -> None:
         await self._runtime.bus.publish(subjects.kv_events(self._runtime.region, self._worker_id), payload)
-
-
-def _work(job: Job) -> Work:
-    """The job as the engine sees it; raises ValueError for token ids that are not whole or events that
-    cannot be sent anywhere."""
-    if job.events.split() != [job.events]:
-        raise ValueError("the events subject is empty or holds white space")
-    return Work(
-        attempt=job.attempt,
-        prompt=tokens.unpack(job.prompt),
-        sampling=job.sampling,
-        output=tokens.unpack(job.output) if isinstance(job, DecodeJob) else [],
-        kv=job.kv if isinstance(job, DecodeJob) else None,
-        salt=job.salt,
-    )
