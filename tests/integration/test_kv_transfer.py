@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from tests.kv_proxy import Tampering
 
-from sub100_engine.vllm.exporter import Exporter
+from sub100_engine.vllm.exporter import MAX_CONNECTIONS, Exporter
 from sub100_engine.vllm.kv_memory import KvMemory
 from sub100_engine.vllm.leases import Leases
 from sub100_engine.vllm.nixl_agent import NixlAgent
@@ -59,14 +59,19 @@ class Producer:
     """A prefill worker's side, with the lease ``key`` on blocks HELD."""
 
     def __init__(
-        self, directory: Path, way: str = "auto", lease_s: float = 30.0, proof_timeout_s: float = 5.0
+        self,
+        directory: Path,
+        way: str = "auto",
+        lease_s: float = 30.0,
+        proof_timeout_s: float = 5.0,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self.way = way
         self.memory = memory(1)
         self.nixl = NixlServing(nixl_agent(), self.memory) if way == "nixl" else None
         self.leases = Leases(lease_s, time.monotonic)
         self.leases.pin("key", "request", b"prompt", HELD)
-        self.exporter = Exporter(self.memory, self.leases, KEY, self.nixl, proof_timeout_s)
+        self.exporter = Exporter(self.memory, self.leases, KEY, self.nixl, proof_timeout_s, max_connections)
         self.port = self.exporter.start("127.0.0.1", 0, directory / "kv.sock")
         self.handle = KvHandle(
             connector=connector_of(way),
@@ -263,6 +268,69 @@ def test_peer_that_trickles_its_proof_is_hung_up_on_in_time(tmp_path: Path) -> N
             assert time.monotonic() - started_s < 2
     finally:
         producer.exporter.stop()
+
+
+def test_peers_that_connect_and_say_nothing_keep_no_puller_out(tmp_path: Path) -> None:
+    """However many: they have proved nothing, so that the oldest makes place."""
+    producer, consumer = Producer(tmp_path, "tcp", proof_timeout_s=30), Consumer("tcp")
+    with contextlib.ExitStack() as strangers:
+        for _ in range(2 * MAX_CONNECTIONS):
+            strangers.enter_context(socket.create_connection(("127.0.0.1", producer.port), 5))
+        consumer.pull(producer.handle)
+        assert producer.next_outcome() == "pulled"
+        assert len(producer.exporter.connections) <= MAX_CONNECTIONS
+    consumer.close()
+    producer.exporter.stop()
+
+
+def test_fleet_with_more_decode_workers_than_connections_is_served(tmp_path: Path) -> None:
+    """Each keeps its connection for the next time; the one that has idled longest makes place, and its worker
+    opens another."""
+    producer = Producer(tmp_path, "tcp", max_connections=4)
+    consumers = [Consumer("tcp") for _ in range(6)]
+    for round_ in range(2):
+        for number, consumer in enumerate(consumers):
+            key = f"{round_}-{number}"
+            producer.leases.pin(key, "request", b"prompt", HELD)
+            consumer.pull(msgspec.structs.replace(producer.handle, key=key))
+    assert len(producer.exporter.connections) <= 4
+    for consumer in consumers:
+        consumer.close()
+    producer.exporter.stop()
+
+
+def test_newcomer_takes_no_place_of_one_that_is_served(tmp_path: Path) -> None:
+    producer = Producer(tmp_path, "tcp", max_connections=1)
+    proxy, slow, late = Tampering(producer.port), Consumer("tcp"), Consumer("tcp")
+    proxy.stall_at = 300
+    pulling = threading.Thread(target=lambda: slow.pull(through(proxy, producer), timeout_s=10))
+    pulling.start()
+    try:
+        while proxy.num_bytes < 300:
+            time.sleep(0.002)
+        assert late.failure(producer.handle, timeout_s=1).code == "kv_load_failed"
+    finally:
+        proxy.stop.set()
+        pulling.join(10)
+    assert producer.next_outcome() == "pulled"
+    slow.close()
+    late.close()
+    proxy.close()
+    producer.exporter.stop()
+
+
+def test_listener_that_gets_no_thread_serves_afterwards(tmp_path: Path) -> None:
+    producer, consumer = Producer(tmp_path, "tcp"), Consumer("tcp")
+    before = threading.stack_size(1 << 46)
+    try:
+        with socket.create_connection(("127.0.0.1", producer.port), 5) as refused:
+            assert refused.recv(NONCE_BYTES) == b""
+    finally:
+        threading.stack_size(before)
+    consumer.pull(producer.handle)
+    assert producer.next_outcome() == "pulled"
+    consumer.close()
+    producer.exporter.stop()
 
 
 def test_listener_rests_while_it_cannot_accept_and_serves_afterwards(tmp_path: Path) -> None:

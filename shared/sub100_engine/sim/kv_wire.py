@@ -31,6 +31,7 @@ from .leases import LeaseBook
 
 MAX_REQUEST: Final = 1024
 MAX_REPLY: Final = 64 * 2**20
+MAX_CONNECTIONS: Final = 1024
 REQUEST_TIMEOUT_S: Final = 5.0
 IDLE_TIMEOUT_S: Final = 60.0
 ACK: Final = b"\x01"
@@ -126,6 +127,9 @@ class KvListener:
                 pull.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._pulls) >= MAX_CONNECTIONS:
+            writer.transport.abort()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._pulls[task] = ""

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from .arena import Arena, as_bytes, words
+from .connections import Connections
 from .kv_memory import KvMemory, Words, runs
 from .leases import Lease, LeaseOver, Leases
 from .nixl_serving import NixlServing
@@ -55,6 +56,7 @@ class Exporter:
         key: bytes,
         nixl: NixlServing | None = None,
         proof_timeout_s: float = _PROOF_TIMEOUT_S,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._proof_timeout_s = proof_timeout_s
         self._memory = memory
@@ -63,9 +65,7 @@ class Exporter:
         self._key = key
         self._listeners: list[socket.socket] = []
         self._socket_path: Path | None = None
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._connections: set[socket.socket] = set()
-        self._lock = threading.Lock()
+        self.connections = Connections(max_connections)
         self._stopping = threading.Event()
 
     def start(self, host: str, port: int, socket_path: Path | None) -> int:
@@ -89,13 +89,11 @@ class Exporter:
         return bound
 
     def stop(self) -> None:
-        with self._lock:
-            self._stopping.set()
-            sockets = [*self._listeners, *self._connections]
-        for sock in sockets:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+        self._stopping.set()
+        self.connections.close()
         for listener in self._listeners:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
             listener.close()
         self._listeners.clear()
         if self._socket_path is not None:
@@ -116,12 +114,16 @@ class Exporter:
                 _log.warning("kv_accept_failed: %s", error)
                 self._stopping.wait(_ACCEPT_PAUSE_S)  # out of descriptors, say: the next call fails as well
                 continue
-            if not self._slots.acquire(blocking=False):
+            if not self.connections.add(connection):
                 connection.close()
                 continue
-            with self._lock:
-                self._connections.add(connection)
-            self._spawn("kv-export", self._converse, connection)
+            try:
+                self._spawn("kv-export", self._converse, connection)
+            except RuntimeError as error:  # no thread to be had
+                _log.warning("kv_accept_failed: %s", error)
+                self.connections.remove(connection)
+                connection.close()
+                self._stopping.wait(_ACCEPT_PAUSE_S)
 
     def _converse(self, connection: socket.socket) -> None:
         session = _Session(Channel(connection), self._memory, self._leases, self._nixl)
@@ -129,8 +131,11 @@ class Exporter:
             with session.channel.within(self._proof_timeout_s):
                 prove_as_exporter(session.channel, self._key)
             while not self._stopping.is_set():
+                self.connections.idles(connection)
                 session.channel.settimeout(_IDLE_TIMEOUT_S)
-                session.answer(session.channel.receive(request_decoder))
+                request = session.channel.receive(request_decoder)
+                self.connections.is_served(connection)
+                session.answer(request)
         except PeerError as error:
             _log.debug("kv_peer_left: %s", error)
         except OSError as error:
@@ -138,10 +143,8 @@ class Exporter:
         except Exception:
             _log.exception("kv_export_failed")
         finally:
+            self.connections.remove(connection)
             session.close()
-            with self._lock:
-                self._connections.discard(connection)
-            self._slots.release()
 
 
 class _Session:
