@@ -52,9 +52,11 @@ class Lab:
         data = b"" if status else codec.encode(Pong(epoch=7))
         self.liveness.on_pong(Incoming(subject, data, "", {"Status": status} if status else {}))
 
-    def beat(self, epoch: int = 7, answers_pings: bool = False, load: Load = _IDLE) -> None:
+    def beat(
+        self, epoch: int = 7, answers_pings: bool = False, load: Load = _IDLE, worker_id: str = "w1"
+    ) -> None:
         heartbeat = Heartbeat(
-            worker_id="w1",
+            worker_id=worker_id,
             role="decode",
             epoch=epoch,
             state="ready",
@@ -97,6 +99,49 @@ async def test_watchdog_loses_an_attempt_whose_worker_came_back_as_another_life(
     lab.beat(epoch=8)
     lab.after(10)
     assert await lab.is_lost() == "worker_lost"
+
+
+class Handed(Lab):
+    """Its attempt waits for the KV of another worker."""
+
+    def __init__(self, *, answers_pings: bool = False) -> None:
+        super().__init__()
+        self.attempt.source = WorkerRef(worker_id="p1", epoch=7)
+        self.beat()
+        self.beat(worker_id="p1", answers_pings=answers_pings)
+
+    def without_source(self, ms: float) -> None:
+        """Time passes, and only the attempt's own worker beats."""
+        for _ in range(int(ms / 100)):
+            self.beat()
+            self.after(100)
+
+
+async def test_watchdog_gives_kv_up_whose_worker_stopped_beating() -> None:
+    lab = Handed()
+    lab.without_source(1_900)
+    assert await lab.is_lost() == ""
+    lab.without_source(300)
+    assert await lab.is_lost() == "kv_expired"
+
+
+async def test_watchdog_has_the_worker_asked_whose_kv_does_not_come() -> None:
+    lab = Handed(answers_pings=True)
+    lab.without_source(200)
+    assert lab.asked() == [("p1", "prefill")]
+    lab.without_source(900)
+    assert await lab.is_lost() == ""
+    lab.without_source(300)
+    assert await lab.is_lost() == "kv_expired"
+
+
+async def test_watchdog_does_not_mind_the_end_of_a_worker_whose_kv_has_come() -> None:
+    lab = Handed()
+    lab.attempt.accept(Tokens("", 1, (5,)))
+    for _ in range(30):
+        lab.attempt.is_live = True
+        lab.without_source(100)
+    assert await lab.is_lost() == ""
 
 
 async def test_watchdog_does_not_judge_a_worker_that_it_never_heard() -> None:

@@ -57,6 +57,8 @@ class Attempt:
         self._gap_asked = False
         self.gap_at: int | None = None
         """The position from which tokens are missing, until the reader has asked for them."""
+        self.source: WorkerRef | None = None
+        """Whose KV it waits for: until its first token it cannot outlive that worker."""
         self.has_token = False
         self.is_live = True
         """Set by the reader's side on each event, cleared by the watchdog on each look."""

@@ -78,6 +78,10 @@ class Watchdog:
         if self._liveness.is_dead(attempt.worker):
             attempt.lose("worker_lost")
             return
+        source = None if attempt.has_token else attempt.source
+        if source is not None and self._liveness.is_dead(source):
+            attempt.lose("kv_expired")  # gone with its worker; the pull would wait for it in vain
+            return
         if attempt.has_gap and now - self._asked.get(attempt.nonce, -_ASK_INTERVAL_MS) >= _ASK_INTERVAL_MS:
             # the first ask may have been lost, too: the worker was perhaps not back on the bus yet
             self._asked[attempt.nonce] = now
@@ -91,6 +95,8 @@ class Watchdog:
         silent_ms = now - self._silent_since[attempt.nonce]
         if silent_ms >= PING_AFTER_MS and not attempt.is_over:
             self._liveness.suspect(attempt.worker, attempt.role, has_token=attempt.has_token)
+            if source is not None:
+                self._liveness.suspect(source, "prefill", has_token=False)
         if self._has_stalled(attempt, silent_ms):
             attempt.lose("worker_lost")
         elif not attempt.has_token and silent_ms > self._first_token_timeout_ms:

@@ -8,10 +8,11 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -23,11 +24,10 @@ from .nixl_agent import NixlAgent
 from .nixl_reading import NixlReading
 from .nixl_serving import NixlServing
 from .orders import Orders, Place, PullOrder, TransferReport
+from .pull_threads import PullThreads
 from .puller import SOCKET_NAME, Cancellation, KvPullError, Peers, Puller, connector_of, host_id
 
 _log = logging.getLogger(__name__)
-
-_NUM_PULL_THREADS: Final = 4
 
 
 class TransferSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class HandOver:
         self._key = Path(settings.key_file).read_bytes()
         self._peers = Peers(self._key, settings.transport != "tcp")
         self._leases = Leases(settings.lease_s, time.monotonic, on_news)
-        self._threads = ThreadPoolExecutor(_NUM_PULL_THREADS, thread_name_prefix="kv-pull")
+        self._threads = PullThreads()
         self._lock = threading.Lock()
         self._results = Results()
         self._reports: list[TransferReport] = []
@@ -75,7 +75,7 @@ class HandOver:
         self._exporter: Exporter | None = None
         self._puller: Puller | None = None
         self._reading: NixlReading | None = None
-        self._pulls: dict[str, tuple[Future[None], Cancellation]] = {}
+        self._pulls: dict[str, tuple[Future[object], Cancellation]] = {}
         self.place: Place | None = None
 
     def open(self, memory: KvMemory) -> None:
@@ -110,11 +110,12 @@ class HandOver:
     def start_pulls(self, orders: Orders) -> None:
         for order in orders.pulls:
             cancellation = Cancellation()
-            self._pulls[order.owner] = self._threads.submit(self._pull, order, cancellation), cancellation
+            pull = self._threads.submit(order.handle, partial(self._pull, order, cancellation))
+            self._pulls[order.owner] = pull, cancellation
         for owner in orders.cancels:
             self._cancel(owner)
         for handle in orders.unneeded:
-            self._threads.submit(self._peers.release, handle, is_unneeded=True)
+            self._threads.submit(handle, partial(self._peers.release, handle, is_unneeded=True))
 
     def pin(self, orders: Orders) -> None:
         """The step that completes these prompts has run: their KV may be pulled."""
@@ -151,7 +152,7 @@ class HandOver:
             self._exporter.stop()
         for _, cancellation in self._pulls.values():
             cancellation.set()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         self._peers.close()
         if self._reading is not None:
             self._reading.close()

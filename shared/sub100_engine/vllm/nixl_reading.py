@@ -16,6 +16,7 @@ from .wire import PeerError, Readable
 
 _WINDOW_BYTES: Final = 16 << 20
 _MAX_STUCK: Final = 8
+_MAX_IDLE: Final = 4
 
 
 class NixlReading:
@@ -106,7 +107,7 @@ class NixlReading:
                 if stuck:
                     self._stuck.append(_Stuck(staging, stuck, peer))
                 else:
-                    self._idle.append(staging)
+                    self._keep(staging)
 
     def _take(self, num_blocks: int) -> "_Staging":
         with self._lock:
@@ -132,7 +133,14 @@ class NixlReading:
             entry.readings = _not_ended(entry.readings)
             if not entry.readings:
                 self._stuck.remove(entry)
-                self._idle.append(entry.staging)
+                self._keep(entry.staging)
+
+    def _keep(self, staging: "_Staging") -> None:
+        """For the next pull, unless enough is kept."""
+        if len(self._idle) < _MAX_IDLE:
+            self._idle.append(staging)
+        else:
+            staging.close()
 
 
 @dataclass(eq=False)
