@@ -309,3 +309,29 @@ def test_request_is_served_alone_when_every_decode_workers_transfers_fail() -> N
 def test_request_is_served_alone_when_every_prefill_workers_transfers_fail() -> None:
     answer = placed([prefill("bad", kv_fault=FAULT), decode("d")], request(2_048))
     assert (where(answer), answer.why) == ((None, "d"), "no_prefill_worker")
+
+
+# -- streams that go on elsewhere
+
+
+def test_stream_that_goes_on_gets_its_kv_from_a_prefill_worker_that_still_has_it() -> None:
+    """Alone 4 + 2,058 x 0.05; there 4 + 32 x 0.05, 1.5 + 2,048 x 0.01 to hand over, 4 + 10 x 0.05 for what
+    has been said."""
+    asked = request(2_048, num_output_tokens=10)
+    answer = placed([prefill("p"), prefill("cold"), decode("d")], asked, matched={"p": 63})
+    assert (where(answer), answer.why) == (("p", "d"), "resumed")
+    assert num_uncached_tokens(asked, answer) == 32
+    assert answer.predicted_ttft_ms == pytest.approx(5.6 + 1.5 + 20.48 + 4.5)
+
+
+@pytest.mark.parametrize("matched", [{}, {"p": 63, "d": 63}], ids=["nobody has it", "decode has it too"])
+def test_stream_that_goes_on_stays_alone_where_a_hand_over_is_no_sooner(matched: dict[str, int]) -> None:
+    answer = placed([prefill("p"), decode("d")], request(2_048, num_output_tokens=10), matched=matched)
+    assert (where(answer), answer.why) == ((None, "d"), "resumed")
+
+
+def test_stream_that_goes_on_is_handed_over_to_no_worker_whose_transfers_fail() -> None:
+    asked, matched = request(2_048, num_output_tokens=10), {"p": 63}
+    bad = decode("bad", kv_fault=FAULT)
+    assert where(placed([prefill("p"), bad, decode("d")], asked, matched=matched)) == ("p", "d")
+    assert where(placed([prefill("p"), bad], asked, matched=matched)) == (None, "bad")

@@ -118,6 +118,9 @@ class Exchange(msgspec.Struct, kw_only=True):
     avoid: tuple[WorkerRef, ...] = ()
     """Workers that failed this request already, in whatever generation of it."""
 
+    no_hand_over: bool = False
+    """KV of this request could not be loaded: from then on decode computes what it needs itself."""
+
     def branch(self) -> "Exchange":
         """The same request, ledger and spans, with nothing answered yet: for a generation of its own."""
         return Exchange(

@@ -1,8 +1,9 @@
 """From a tokenised prompt to text: place, prefill, hand over, decode; again elsewhere on loss.
 
 Steps 5 to 8 of ARCHITECTURE. The first token is written before the decode job leaves; from then on
-prefill's worker is out of the picture. All waiting is bounded: by claim timers, by the watchdog (which
-loses attempts of dead or silent workers) and by ``max_attempts`` in a row that brought no token.
+prefill's worker is out of the picture, unless the KV is needed again. All waiting is bounded: by claim
+timers, by the watchdog (which loses attempts of dead or silent workers) and by ``max_attempts`` in a row that
+brought no token.
 """
 
 import contextlib
@@ -10,8 +11,11 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+import msgspec
+
 from sub100_proto.kv import KvHandle
 from sub100_proto.placement import Placement, Settled, WorkerRef
+from sub100_proto.sampling import Sampling
 from sub100_proto.stream import FirstToken, Timing, Tokens
 from sub100_proto.subjects import Role
 from sub100_shared import semconv
@@ -32,6 +36,8 @@ from .tokenizer import ModelTokenizer
 _log = logging.getLogger(__name__)
 
 _KV_GONE = frozenset({"kv_load_failed", "kv_expired"})
+_ANY_TOKEN = Sampling(max_tokens=2, temperature=0.0, ignore_eos=True)
+"""For a prompt whose KV is needed once more: its first token was delivered long ago, so that any will do."""
 
 
 class Delivery(Protocol):
@@ -93,12 +99,15 @@ class Generator:
                 num_known = len(ex.output_ids)
                 is_done = False
                 try:
-                    if placement.prefill is not None and not (ex.output_ids or ex.request.is_decode_alone):
-                        first = await self._prefill(ex, prompt, placement.prefill, out)
+                    if placement.prefill is not None and handover is None and not ex.request.is_decode_alone:
+                        is_again = bool(ex.output_ids)
+                        asked = msgspec.structs.replace(prompt, sampling=_ANY_TOKEN) if is_again else prompt
+                        first = await self._prefill(ex, asked, placement.prefill, out)
                         if first.kv is not None:
-                            handover = _Handover(placement.prefill, first.kv)
-                        ids = () if first.finish_reason == "stop" else (first.token,)
-                        await self._deliver(ex, ids, first.logprobs, first.finish_reason, text, out)
+                            handover = _Handover(placement.prefill, first.kv, is_again=is_again)
+                        if not is_again:
+                            ids = () if first.finish_reason == "stop" else (first.token,)
+                            await self._deliver(ex, ids, first.logprobs, first.finish_reason, text, out)
                         num_computed = prompt.num_tokens - first.cached_tokens
                         await self._settle_prefill(
                             placement, placement.prefill, "prefill", first.timing, num_computed
@@ -121,9 +130,12 @@ class Generator:
                         if handover is not None:
                             failed_at = lost.worker.worker_id if lost.code == "kv_load_failed" else ""
                             await self._dispatcher.release(handover.worker, handover.kv, failed_at)
+                            ex.no_hand_over |= bool(failed_at) or handover.is_again
                         handover = None
                     elif lost.code != "attempt_unknown":  # the job was lost on the way, not the worker
                         ex.avoid = (*ex.avoid, lost.worker)
+                    if handover is not None and handover.is_pulled:  # and with it what it had pulled
+                        handover = None
                     num_fruitless = 0 if len(ex.output_ids) > num_known else num_fruitless + 1
                     if not lost.elsewhere or num_fruitless >= self._max_attempts:
                         raise Evicted(lost.code, f"the worker was lost ({lost.code})") from lost
@@ -279,9 +291,10 @@ class Generator:
 
     @staticmethod
     def _note_cached(ex: Exchange, num_cached: int, span: Span) -> None:
-        ex.num_cached_tokens = num_cached
-        ex.tier = semconv.TIER_WARM if num_cached else semconv.TIER_COLD
         span.set_attribute(semconv.CACHED_TOKENS, num_cached)
+        if not ex.output_ids:
+            ex.num_cached_tokens = num_cached
+            ex.tier = semconv.TIER_WARM if num_cached else semconv.TIER_COLD
 
     @staticmethod
     def _log_loss(ex: Exchange, lost: AttemptLost) -> None:
@@ -308,7 +321,8 @@ def _client_error(ex: Exchange, lost: AttemptLost) -> ClientError:
 class _Handover:
     """KV that waits at a prefill worker until decode has pulled it."""
 
-    def __init__(self, worker: WorkerRef, kv: KvHandle) -> None:
+    def __init__(self, worker: WorkerRef, kv: KvHandle, *, is_again: bool = False) -> None:
         self.worker = worker
         self.kv = kv
+        self.is_again = is_again
         self.is_pulled = False

@@ -59,7 +59,7 @@ class SchedulerClient:
                 num_output_tokens=len(ex.output_ids),
                 avoid=tuple(worker.worker_id for worker in avoid),
                 avoid_epochs=tuple(worker.epoch for worker in avoid),
-                decode_alone=ex.request.is_decode_alone,
+                decode_alone=ex.request.is_decode_alone or ex.no_hand_over,
                 placement_id=placement_id,
             )
             msg = await self._bus.request(

@@ -8,6 +8,9 @@ those about as good as the best, the one with the least in flight; then the bett
 The decode worker computes the prompt itself where it holds all but a little of it and its own prefill is
 predicted to be done before a prefill worker's token would have been handed over.
 
+A stream that goes on elsewhere needs the KV of its prompt again: a pair, where a prefill worker still has it
+and hands it over sooner than the decode worker computes it.
+
 A worker whose KV transfers fail is in no pair. Decode workers still compute prompts themselves: for requests
 that need no hand-over, and for all where no other decode worker is left.
 
@@ -181,27 +184,41 @@ class _Scorer:
         self._chance = chance
 
     def best_of(self, field: _Field) -> _Option | None:
-        """The pool's best pair; decode alone for a stream that goes on, where it is asked for, for a pool
-        without workers to pair, and where that is cheaper than a hand-over."""
+        """The pool's best pair; decode alone where it is asked for, for a pool without workers to pair, and
+        where that is cheaper than a hand-over."""
         if not field.decodes:
             return None
-        why = self._must_be_alone(field)
-        candidates = field.decodes if why else [w for w in field.decodes if not w.heartbeat.kv_fault]
-        if not candidates:
-            candidates, why = field.decodes, NO_TRANSFER
-        decode = self._pick([self._score_decode(worker) for worker in candidates], NEAR_PRESSURE)
-        alone_ms = self._ttft_ms(decode.worker, decode.cached_tokens)
-        if why:
+        decode = self._pick([self._score_decode(worker) for worker in field.decodes], NEAR_PRESSURE)
+        num_left = self._request.num_prompt_tokens + self._request.num_output_tokens - decode.cached_tokens
+        alone_ms = self._ttft_ms(decode.worker, num_left)
+        if why := self._must_be_alone(field):
             return _Option(None, decode, alone_ms, why)
+        pair = self._pair(field, decode)
+        if self._request.num_output_tokens > 0:
+            is_sooner = pair is not None and pair.ttft_ms < alone_ms
+            return pair if is_sooner else _Option(None, decode, alone_ms, RESUMED)
         is_short = self._is_short(decode)
-        if not field.prefills:
+        if pair is None or pair.prefill is None:
             return _Option(None, decode, alone_ms, SHORT) if is_short else None
+        if is_short and alone_ms <= pair.prefill.score + self._handover_ms(decode):
+            return _Option(None, decode, alone_ms, SHORT)
+        return pair
+
+    def _pair(self, field: _Field, decode: _Scored) -> _Option | None:
+        """With the best prefill worker, and with this decode worker unless it can take no KV. The time to the
+        first token that is new: of a stream that goes on it is decode's, after the output that there is."""
+        if not field.prefills:
+            return None
+        if decode.worker.heartbeat.kv_fault:
+            able = [worker for worker in field.decodes if not worker.heartbeat.kv_fault]
+            decode = self._pick([self._score_decode(worker) for worker in able], NEAR_PRESSURE)
         scored = [self._score_prefill(worker) for worker in field.prefills]
         nearest = min(candidate.score for candidate in scored)
         prefill = self._pick(scored, max(NEAR_MS, NEAR_SHARE * nearest))
-        if is_short and alone_ms <= prefill.score + self._handover_ms(decode):
-            return _Option(None, decode, alone_ms, SHORT)
-        return _Option(prefill, decode, prefill.score, PAIR)
+        if self._request.num_output_tokens == 0:
+            return _Option(prefill, decode, prefill.score, PAIR)
+        rest_ms = self._handover_ms(decode) + self._ttft_ms(decode.worker, self._request.num_output_tokens)
+        return _Option(prefill, decode, prefill.score + rest_ms, RESUMED)
 
     def rank(self, option: _Option) -> tuple[float, float, float]:
         overrun_ms = max(0.0, option.ttft_ms - self._request.budget.remaining_ms)
@@ -209,7 +226,7 @@ class _Scorer:
 
     def _score_prefill(self, worker: WorkerView) -> _Scored:
         cached = self._cached_tokens(worker)
-        return _Scored(worker, self._ttft_ms(worker, cached), cached)
+        return _Scored(worker, self._ttft_ms(worker, self._request.num_prompt_tokens - cached), cached)
 
     def _score_decode(self, worker: WorkerView) -> _Scored:
         cached = self._cached_tokens(worker)
@@ -233,11 +250,11 @@ class _Scorer:
 
     def _must_be_alone(self, field: _Field) -> str:
         """Why no prefill worker comes into question; empty if one does."""
-        if self._request.num_output_tokens > 0:
-            return RESUMED
         if self._request.decode_alone:
             return ASKED
-        return "" if field.prefills or field.full_prefills else NO_PREFILL
+        if not field.prefills and not field.full_prefills:
+            return NO_PREFILL
+        return NO_TRANSFER if all(worker.heartbeat.kv_fault for worker in field.decodes) else ""
 
     def _is_short(self, decode: _Scored) -> bool:
         """Whether the decode worker lacks so little of a prompt whose beginning it holds that its running
@@ -259,12 +276,12 @@ class _Scorer:
         num_blocks = self._matched.get(worker.heartbeat.worker_id, 0)
         return min(num_blocks * worker.heartbeat.block_size, max(0, self._request.num_prompt_tokens - 1))
 
-    def _ttft_ms(self, worker: WorkerView, cached_tokens: int) -> float:
+    def _ttft_ms(self, worker: WorkerView, num_tokens: int) -> float:
         beat = worker.heartbeat
         return self._predictor.ttft_ms(
             beat.worker_id,
             num_ahead=worker.num_queued_tokens,
-            num_tokens=self._request.num_prompt_tokens + self._request.num_output_tokens - cached_tokens,
+            num_tokens=num_tokens,
             max_chunk_tokens=beat.max_chunk_tokens,
         )
 
