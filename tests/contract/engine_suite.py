@@ -302,6 +302,20 @@ class EngineBehaviour:
         assert warm.last.cached_tokens == 3 * size
         assert warm.ids == cold.ids
 
+    async def test_kv_that_was_pulled_is_had_again_for_one_block(self, rig: Rig) -> None:
+        """A stream whose decode worker died goes on elsewhere: the blocks are free, and still in the prefix
+        cache. The first token need not be asked for as it was."""
+        size = rig.prefill_info.block_size
+        prompt = rig.prompt(3 * size + 5)
+        first, kv = await rig.handed_over(prompt)
+        lost = await rig.decoded(rig.work(prompt, output=[first], kv=kv, max_tokens=4, ignore_eos=True))
+        said = [first, *lost.ids]
+        await rig.idle(rig.prefill)
+        again = await rig.prefilled(rig.work(prompt, max_tokens=2, ignore_eos=True))
+        assert again.last.cached_tokens == 3 * size
+        rest = await rig.decoded(rig.work(prompt, output=said, kv=again.last.kv, ignore_eos=True))
+        assert [*said, *rest.ids] == await rig.expected(prompt, ignore_eos=True)
+
     async def test_salt_separates_prefix_caches(self, rig: Rig) -> None:
         prompt = rig.prompt(3 * rig.prefill_info.block_size)
         await rig.prefilled(rig.work(prompt, salt="one"))
