@@ -108,16 +108,16 @@ def test_worker_that_can_move_no_kv_is_out_and_takes_nobody_along(
 def test_stream_does_not_wait_for_the_kv_of_a_prefill_worker_that_hangs(stack: Stack, bus: BusWatch) -> None:
     """Not until the pull's time is up, 30 s here: ingress finds out, and decode computes the prompt."""
     prefill, decode = stack.replicas["prefill-1"], stack.replicas["decode-1"]
+    mark = bus.mark()
     decode.signal(signal.SIGSTOP)
     try:
-        mark = bus.mark()
-        stream = LiveStream(stack.url, body(stream=True), stack.keys["plain"], path="/v1/completions")
-        bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "the decode job")
-        prefill.signal(signal.SIGSTOP)
-        decode.signal(signal.SIGCONT)
-        started_s = time.monotonic()
-        assert stream.rest()[-1] == DONE
-        assert time.monotonic() - started_s < 15
+        with LiveStream(stack.url, body(stream=True), stack.keys["plain"], path="/v1/completions") as stream:
+            bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "the decode job")
+            prefill.signal(signal.SIGSTOP)
+            decode.signal(signal.SIGCONT)
+            started_s = time.monotonic()
+            assert stream.rest()[-1] == DONE
+            assert time.monotonic() - started_s < 15
         bus.wait_idle("decode-1")
     finally:
         decode.signal(signal.SIGCONT)

@@ -13,7 +13,7 @@ from tests.integration.worker_fleet import MODEL, Fleet, Ingress, Worker
 from tests.servers import Server, free_port
 
 from sub100_proto.jobs import ReleaseKv
-from sub100_proto.placement import Placement
+from sub100_proto.placement import Placement, Settled
 from sub100_proto.stream import FirstToken
 from sub100_shared.bus import Bus
 
@@ -107,9 +107,11 @@ async def test_decode_worker_whose_transfers_fail_is_not_ready_until_one_succeed
             return seen is not None and bool(seen.heartbeat.kv_fault)
 
         await eventually(is_known)
+        asker = Asker(bus, region)
         while is_known():  # until it is open for a trial
-            answer = await Asker(bus, region).place(model=MODEL)
+            answer = await asker.place(model=MODEL)
             assert isinstance(answer, Placement)
+            await asker.settle(Settled(placement_id=answer.placement_id, phase="all"))
             assert answer.prefill is not None
             assert answer.decode.worker_id == good.worker_id or not is_known()
 
