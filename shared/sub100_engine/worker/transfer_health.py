@@ -1,4 +1,4 @@
-"""Whether KV can be handed over to and from a worker, judged by its own transfers (ADR 24). Pure: time is the
+"""Whether KV can be handed over to and from a worker, judged by its own transfers (ADR 25). Pure: time is the
 caller's, in monotonic seconds.
 
 A failed transfer has two ends and does not say which is at fault. What tells them apart:
