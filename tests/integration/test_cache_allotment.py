@@ -11,7 +11,7 @@ from tests.integration.cache_service import ANSWER
 from tests.servers import Server
 
 from sub100_cache.store.commands import StoreUnavailable, open_commands
-from sub100_cache.store.entries import Alias, Entry, encode_entry, entry_key
+from sub100_cache.store.entries import Alias, Entry, alias_digest, encode_entry, entry_key
 from sub100_cache.store.exact import ExactTier
 from sub100_cache.store.generations import Generations, Question
 from sub100_cache.store.log_place import Place
@@ -59,7 +59,7 @@ async def test_alias_is_not_followed_beyond_the_allotment(own_redis_server: Serv
     question = Question(tenant, SCOPE)
     number = (await Generations(near, 3600).establish(question, Place(), 5)).number
     now_s = time.time()
-    alias = Alias(tenant=tenant, digest=DIGEST, target=TARGET, scope=SCOPE, generation=number)
+    alias = Alias(tenant=tenant, digest=alias_digest(DIGEST), target=TARGET, scope=SCOPE, generation=number)
     entry = Entry(
         tenant=tenant,
         digest=TARGET,

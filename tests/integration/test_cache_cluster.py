@@ -91,12 +91,12 @@ async def test_store_fills_evicts_invalidates_and_erases_on_a_cluster(commands: 
     one, other, *_ = TENANTS
     token = Token((await generations.standing(Question(one, SCOPE), 5)).number).packed()
     alias = CacheAlias(tenant=one, digest=digest("asked"), target=digest(3), generation=token, scope=SCOPE)
-    assert await writes.alias(alias)
+    assert await writes.alias(alias, ttl_s=60)
     assert await is_there(one, "asked")
 
     await generations.invalidate(Question(one, SCOPE))
     assert not await is_there(one, 3)
-    assert not await writes.alias(alias)
+    assert not await writes.alias(alias, ttl_s=60)
     num_erased, num_left = await sweep.run(one)
     assert (num_erased > 3, num_left) == (True, 0)
     assert await ledger.size(one) == (0, 0)

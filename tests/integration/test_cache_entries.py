@@ -12,7 +12,7 @@ from tests.integration.cache_service import ANSWER, Client, running_cache
 from tests.servers import Server
 
 from sub100_cache.config import CacheConfig
-from sub100_cache.store.entries import Entry, encode_entry, entry_key
+from sub100_cache.store.entries import Alias, Entry, Kept, alias_digest, encode_entry, entry_key
 from sub100_cache.store.generations import unpack
 from sub100_proto.cache import CacheHit, CacheMiss
 from sub100_shared import semconv
@@ -126,6 +126,38 @@ async def test_cache_deletes_an_entry_it_cannot_read(client: Client, redis: Redi
 
     assert isinstance(reply, CacheMiss)
     assert reply.reason == "unreadable"
+    assert await redis.exists(key) == 0
+    assert isinstance(await client.stored(DIGEST), CacheHit)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Alias(tenant="", digest=b"", target=b"short", generation=1),
+        Alias(tenant="", digest=b"", target=OTHER, scope=b"short", generation=1),
+        Entry(
+            tenant="", digest=b"", stored_at_s=0, expires_at_s=2e9, answer=ANSWER, scope=b"xx", generation=1
+        ),
+    ],
+    ids=["target", "scope of an alias", "scope"],
+)
+async def test_hash_of_the_wrong_length_harms_neither_lookups_nor_erasure(
+    client: Client, redis: Redis, value: Kept
+) -> None:
+    lies_at = alias_digest(DIGEST) if isinstance(value, Alias) else DIGEST
+    key = entry_key(client.tenant, lies_at)
+    poison = encode_entry(msgspec.structs.replace(value, tenant=client.tenant, digest=lies_at))
+    await client.stored(OTHER)
+
+    await redis.set(key, poison, ex=60)
+    reply = await client.look_up(DIGEST)
+    assert isinstance(reply, CacheMiss)
+    assert reply.reason == "unreadable"
+    assert await redis.exists(key) == 0
+
+    await redis.set(key, poison, ex=60)
+    done = await client.invalidate(erase=True)
+    assert (done.error, done.num_left) == ("", 0)
     assert await redis.exists(key) == 0
     assert isinstance(await client.stored(DIGEST), CacheHit)
 

@@ -16,7 +16,7 @@ from tests.servers import Server, nats_server, redisearch_module, uses_container
 
 from sub100_cache.config import CacheConfig
 from sub100_cache.guard import WORDING
-from sub100_cache.store.entries import entry_key, vector_key, vector_space
+from sub100_cache.store.entries import alias_digest, entry_key, vector_key, vector_space
 from sub100_cache.tenants import TenantRules
 from sub100_proto.cache import CacheAlias, CacheHit, CacheMiss, CacheObserved
 from sub100_shared.bus import Bus
@@ -84,10 +84,12 @@ async def test_hits_of_every_kind_renew_no_time_to_live_and_it_ends_at_its_time(
     await stored_with_alias(client, ttl_s=3)
     space = vector_space(f"steered-w{WORDING}", DIMENSION)
     names = [key.decode() async for key in redis.scan_iter(match="sub100:cache:vec:*")]
-    keys = [entry_key(client.tenant, digest(STORED)), entry_key(client.tenant, digest(JUDGED)), *names]
+    alias = entry_key(client.tenant, alias_digest(digest(JUDGED)))
+    keys = [entry_key(client.tenant, digest(STORED)), *names]
     assert len(names) == 1
     assert names[0].endswith(vector_key(space, client.tenant, digest(STORED))[-64:])
     ends = [await redis.pexpiretime(key) for key in keys]
+    end_of_alias = await redis.pexpiretime(alias)
     num_hits = dict.fromkeys((STORED, SAME, JUDGED), 0)
 
     async with asyncio.timeout(WAIT_S):
@@ -103,6 +105,7 @@ async def test_hits_of_every_kind_renew_no_time_to_live_and_it_ends_at_its_time(
             assert all(
                 [await redis.pexpiretime(key) in (end, -2) for key, end in zip(keys, ends, strict=True)]
             )
+            assert await redis.pexpiretime(alias) == end_of_alias
 
     assert min(num_hits.values()) > 5
     seconds, micros = await redis.time()

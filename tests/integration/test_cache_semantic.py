@@ -11,7 +11,7 @@ from tests.servers import Server, redisearch_module, uses_containers
 
 from sub100_cache.config import CacheConfig
 from sub100_cache.embedders.choice import open_embedder
-from sub100_cache.store.entries import entry_key
+from sub100_cache.store.entries import alias_digest, entry_key
 from sub100_proto.cache import CacheAlias, CachedAnswer, CacheHit, CacheMiss
 from sub100_shared.bus import Bus
 
@@ -163,33 +163,54 @@ async def test_cache_alias_makes_the_judged_question_an_exact_hit(client: Client
     hit = await client.reply_until(asked, lambda reply: isinstance(reply, CacheHit))
     assert isinstance(hit, CacheHit)
     assert (hit.tier, hit.answer) == ("exact", ANSWER)
-    assert 0 < await redis.ttl(entry_key(client.tenant, asked)) <= 40
+    assert 40 < await redis.ttl(entry_key(client.tenant, alias_digest(asked))) <= CONFIG.max_ttl_s
 
 
-async def test_cache_alias_dies_with_its_entry(client: Client, redis: Redis) -> None:
+async def test_cache_alias_hits_whichever_answer_its_target_has_and_none_without(
+    client: Client, redis: Redis
+) -> None:
     await client.stored(digest(STORED), scope=SCOPE, question=STORED)
     asked = digest("Password reset, where?")
     await client.write(await alias_of_stored(client, asked))
     await client.reply_until(asked, lambda reply: isinstance(reply, CacheHit))
 
     await redis.delete(entry_key(client.tenant, digest(STORED)))
-
     assert isinstance(await client.look_up(asked), CacheMiss)
-    assert await redis.exists(entry_key(client.tenant, asked)) == 0
+
+    await client.stored(digest(STORED), answer("a later one"), scope=SCOPE, question=STORED)
+    hit = await client.look_up(asked)
+    assert isinstance(hit, CacheHit)
+    assert hit.answer == answer("a later one")
 
 
-async def test_cache_alias_never_crosses_a_scope_nor_replaces_an_answer(client: Client) -> None:
+async def test_cache_alias_is_worth_an_answer_when_the_questions_own_is_gone(
+    client: Client, redis: Redis
+) -> None:
+    """As it goes: a near hit is refused, the answer made and kept, and then the judge says yes."""
     await client.stored(digest(STORED), scope=SCOPE, question=STORED)
     own = digest("own answer")
     await client.stored(own, answer("own"), scope=SCOPE, question="own answer")
+    last = digest("last")
+    await client.write(await alias_of_stored(client, own))
+    await client.write(await alias_of_stored(client, last))
+    await client.reply_until(last, lambda reply: isinstance(reply, CacheHit))
+
+    hit = await client.look_up(own)
+    assert isinstance(hit, CacheHit)
+    assert hit.answer == answer("own")
+
+    await redis.delete(entry_key(client.tenant, own))
+    hit = await client.look_up(own)
+    assert isinstance(hit, CacheHit)
+    assert hit.answer == ANSWER
+
+
+async def test_cache_alias_never_crosses_a_scope(client: Client) -> None:
+    await client.stored(digest(STORED), scope=SCOPE, question=STORED)
     stranger, last = digest("stranger"), digest("last")
 
-    await client.write(await alias_of_stored(client, own))
     await client.write(await alias_of_stored(client, stranger, OTHER_SCOPE))
     await client.write(await alias_of_stored(client, last))
     await client.reply_until(last, lambda reply: isinstance(reply, CacheHit))
 
     assert isinstance(await client.look_up(stranger), CacheMiss)
-    hit = await client.look_up(own)
-    assert isinstance(hit, CacheHit)
-    assert hit.answer == answer("own")

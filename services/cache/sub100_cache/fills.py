@@ -50,22 +50,26 @@ class Fills:
             _log.info("answer not stored", extra={"request_id": fill.request_id})
 
     async def alias(self, alias: CacheAlias) -> None:
-        """A judge of this region found it; what was stored here is sent on."""
-        if await self._writes.alias(alias):
+        """A judge of this region found it; what was stored here is sent on. It outlives answers: whichever of
+        the two questions is answered next serves both."""
+        if await self._writes.alias(alias, ttl_s=self._config.max_ttl_s):
             origin, now_s = self._replication.region, self._wall_clock()
             replica = CacheAliasReplica(origin=origin, judged_unix_s=now_s, alias=alias)
             await self._replication.send(alias.tenant, replica)
 
     async def replica(self, replica: CacheReplica | CacheAliasReplica) -> None:
         """Store what another region sent, if it may come in and no invalidation that is known here has
-        overtaken it. An alias needs its target here: it is worth nothing without."""
+        overtaken it. An alias needs an answer of its target's here."""
         match replica:
             case CacheReplica():
                 await self._answer(replica)
             case CacheAliasReplica():
                 alias = replica.alias
-                if self._replication.takes(alias.tenant, replica.origin, replica.judged_unix_s):
-                    await self._writes.alias_replica(alias, own_place=self._replication.place)
+                ttl_s = self._config.max_ttl_s - self._replication.age_s(replica.judged_unix_s)
+                takes = self._replication.takes(alias.tenant, replica.origin, replica.judged_unix_s)
+                if takes and ttl_s >= 1:
+                    place = self._replication.place
+                    await self._writes.alias_replica(alias, ttl_s=ttl_s, own_place=place)
 
     async def _answer(self, replica: CacheReplica) -> None:
         fill = replica.fill

@@ -1,8 +1,8 @@
 """The connection to Redis, and the bounds on what may be asked of it.
 
-No caller waits longer than its own time-out. A command that is late goes on by itself, within
-``COMMAND_TIMEOUT_S``: cancelling it would close its connection, and where connecting takes longer than
-an allotment no look-up would ever be answered.
+No caller waits longer than its own time-out, for its turn and the answer together. A command that is late
+goes on by itself, within ``COMMAND_TIMEOUT_S``: cancelling it would close its connection, and where
+connecting takes longer than an allotment no look-up would ever be answered.
 """
 
 import asyncio
@@ -53,19 +53,22 @@ class Commands:
     def __init__(self, client: Redis, breaker: Breaker, limit: int) -> None:
         self.client = client
         self.breaker = breaker
-        self._limit = limit
+        self._free = asyncio.Semaphore(limit)
         self._running: set[asyncio.Future[Any]] = set()
         self._is_closed = False
 
     async def run(self, command: Awaitable[T], timeout_s: float) -> T:
         """The command's result in time; also raises ResponseError: Redis is there and said no."""
-        if self.breaker.is_open or len(self._running) >= self._limit:
+        left = TimeLeft(timeout_s)
+        try:
+            await self._admit(left)
+        except StoreUnavailable:
             _discard(command)
-            raise StoreUnavailable(self.breaker.reason if self.breaker.is_open else "too many commands")
+            raise
         running = asyncio.ensure_future(command)
         self._running.add(running)
         running.add_done_callback(self._on_done)
-        done, _ = await asyncio.wait({running}, timeout=timeout_s)
+        done, _ = await asyncio.wait({running}, timeout=left.s())
         if not done:
             self.breaker.gave_up(running, timeout_s)
             raise StoreUnavailable("late")
@@ -77,6 +80,27 @@ class Commands:
             raise StoreUnavailable(_reason(error)) from error
         self.breaker.answered()
         return result
+
+    async def _admit(self, left: TimeLeft) -> None:
+        """Wait for a turn: a burst takes turns with the connections that there are."""
+        self._fail_if_open()
+        if not self._free.locked():
+            await self._free.acquire()  # at once
+            return
+        try:
+            async with asyncio.timeout(left.s()):
+                await self._free.acquire()
+        except TimeoutError:
+            raise StoreUnavailable("too many commands") from None
+        try:
+            self._fail_if_open()
+        except StoreUnavailable:
+            self._free.release()
+            raise
+
+    def _fail_if_open(self) -> None:
+        if self.breaker.is_open:
+            raise StoreUnavailable(self.breaker.reason)
 
     async def scan(self, match: str, timeout_s: float) -> AsyncIterator[list[bytes]]:
         """The keys that match, over all nodes, a page at a time; also raises ResponseError."""
@@ -123,6 +147,7 @@ class Commands:
     def _on_done(self, command: asyncio.Future[Any]) -> None:
         """Runs for late commands too: their failure is news that nobody waits for."""
         self._running.discard(command)
+        self._free.release()
         if command.cancelled():
             return
         error = command.exception()

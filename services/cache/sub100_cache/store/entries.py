@@ -1,9 +1,10 @@
 """The bytes of what is kept: keys, and values as msgpack.
 
-``sub100:cache:v3:{<tenant>}:<digest>`` is an answer or an alias of one; ``sub100:cache:vec:v2:<embedder>:
-{<tenant>}:<digest>`` is the vector of an answer's question. Each lives as long as its answer. What is known
-of a tenant, ``sub100:cache:<record>:v1:{<tenant>}``, outlives them; no key is without an end. In braces, so
-that all keys of one tenant lie in one slot of a Redis Cluster: a write touches several of them at once.
+``sub100:cache:v3:{<tenant>}:<digest>`` is an answer, or under a question's ``alias_digest`` an alias of
+one; ``sub100:cache:vec:v2:<embedder>:{<tenant>}:<digest>`` is the vector of an answer's question and lives
+as long as the answer. What is known of a tenant, ``sub100:cache:<record>:v1:{<tenant>}``, outlives them; no
+key is without an end. In braces, so that all keys of one tenant lie in one slot of a Redis Cluster: a write
+touches several of them at once.
 """
 
 import hashlib
@@ -41,7 +42,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class Alias(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="alias"):
-    """Another question of the same scope with the same answer as the entry of ``target``."""
+    """Another question of the same scope has the same answer as the one whose digest is ``target``, as long
+    as there is one. ``digest`` is the other question's ``alias_digest``: beside an answer of its own."""
 
     tenant: str
     digest: bytes
@@ -71,6 +73,11 @@ def entry_key(tenant: str, digest: bytes) -> str:
 
     Raises ValueError for a digest of another length."""
     return f"{entry_prefix(tenant)}{_hex(digest)}"
+
+
+def alias_digest(digest: bytes) -> bytes:
+    """Under which a question's alias lies; raises ValueError for a digest of another length."""
+    return hashlib.sha256(b"alias:" + _sized(digest)).digest()
 
 
 def vector_space(embedder: str, dimension: int) -> str:
@@ -141,12 +148,22 @@ def decode_entry(value: bytes, tenant: str, digest: bytes) -> Kept:
         kept = _decode(value)
     except (msgspec.MsgspecError, ValueError):
         raise UnreadableEntry from None
-    if kept.tenant != tenant or kept.digest != digest:
+    if kept.tenant != tenant or kept.digest != digest or not _is_sized(kept):
         raise UnreadableEntry
     return kept
 
 
+def _is_sized(kept: Kept) -> bool:
+    """A scope is a hash, or none; so is a target."""
+    target = kept.target if isinstance(kept, Alias) else kept.digest
+    return len(kept.scope) in (0, DIGEST_BYTES) and len(target) == DIGEST_BYTES
+
+
 def _hex(digest: bytes) -> str:
+    return _sized(digest).hex()
+
+
+def _sized(digest: bytes) -> bytes:
     if len(digest) != DIGEST_BYTES:
         raise ValueError(f"a digest has {DIGEST_BYTES} bytes, not {len(digest)}")
-    return digest.hex()
+    return digest

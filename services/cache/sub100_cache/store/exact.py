@@ -1,15 +1,34 @@
 """The exact tier: what was kept under a digest, if its generation is still the one that holds."""
 
-from typing import Final
+import enum
+from typing import Any, Final
 
 import msgspec
 from redis.exceptions import ResponseError
 
 from .commands import Commands, StoreUnavailable, TimeLeft
-from .entries import Entry, Kept, UnreadableEntry, decode_entry, entry_key, generations_key
+from .entries import (
+    Alias,
+    Entry,
+    Kept,
+    UnreadableEntry,
+    alias_digest,
+    decode_entry,
+    entry_key,
+    generations_key,
+)
 from .generations import Generations, Question, Standing, standing_fields, standing_of
 
 _WRONG_TYPE: Final = "WRONGTYPE"
+
+
+class _Damaged(enum.Enum):
+    """What lies there cannot be read."""
+
+    IT_IS = 0
+
+
+_DAMAGED: Final = _Damaged.IT_IS
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -17,12 +36,6 @@ class Found(msgspec.Struct, frozen=True):
     it is deleted."""
 
     entry: Entry | None
-    standing: Standing
-    is_damaged: bool = False
-
-
-class _Got(msgspec.Struct, frozen=True):
-    kept: Kept | None
     standing: Standing
     is_damaged: bool = False
 
@@ -36,24 +49,28 @@ class ExactTier:
         self._generations = generations
 
     async def get(self, question: Question, digest: bytes, timeout_s: float) -> Found:
-        """The entry under ``digest``, or the one that an alias there names, and the question's standing: one
+        """The entry under ``digest``, else the one that its alias names, and the question's standing: one
         round trip, two for an alias, one more for each that is of another scope or revision. All of them end
         within ``timeout_s``."""
         left = TimeLeft(timeout_s)
-        got = await self._get(question, digest, left)
-        if got.kept is None or not await self._may_read(question, got.kept, got.standing, left):
-            return Found(None, got.standing, got.is_damaged)
-        if isinstance(got.kept, Entry):
-            return Found(got.kept, got.standing)
-        target = (await self._get(question, got.kept.target, left)).kept
+        (own, alias), standing = await self._read(question, [digest, alias_digest(digest)], left)
+        entry = await self._entry(question, own, standing, left)
         if (
-            isinstance(target, Entry)
-            and target.scope == got.kept.scope
-            and await self._may_read(question, target, got.standing, left)
+            entry is None
+            and isinstance(alias, Alias)
+            and await self._may_read(question, alias, standing, left)
         ):
-            return Found(target, got.standing)
-        await self._commands.delete(entry_key(question.tenant, digest), timeout_s=left.s())
-        return Found(None, got.standing)
+            (target,), _ = await self._read(question, [alias.target], left)
+            entry = await self._entry(question, target, standing, left)
+            if entry is not None and entry.scope != alias.scope:
+                entry = None
+        return Found(entry, standing, is_damaged=entry is None and _DAMAGED in (own, alias))
+
+    async def own(self, question: Question, digest: bytes, timeout_s: float) -> Entry | None:
+        """As ``get``, without the alias."""
+        left = TimeLeft(timeout_s)
+        (own,), standing = await self._read(question, [digest], left)
+        return await self._entry(question, own, standing, left)
 
     async def get_many(
         self, question: Question, digests: list[bytes], timeout_s: float
@@ -83,24 +100,29 @@ class ExactTier:
             found.append(kept if isinstance(kept, Entry) and is_good else None)
         return found
 
-    async def _get(self, question: Question, digest: bytes, left: TimeLeft) -> _Got:
-        tenant, key = question.tenant, entry_key(question.tenant, digest)
+    async def _read(
+        self, question: Question, digests: list[bytes], left: TimeLeft
+    ) -> tuple[list[Kept | _Damaged | None], Standing]:
+        tenant = question.tenant
+        keys = [entry_key(tenant, digest) for digest in digests]
         pipe = self._commands.client.pipeline(transaction=False)
-        pipe.get(key)
+        for key in keys:
+            pipe.get(key)  # not at once: a value of another type would fail them all
         pipe.hmget(generations_key(tenant), standing_fields(question))
-        value, marks = await self._commands.run(pipe.execute(raise_on_error=False), left.s())
+        *values, marks = await self._commands.run(pipe.execute(raise_on_error=False), left.s())
         if isinstance(marks, Exception):  # of a cluster also those of its connections
             raise StoreUnavailable(type(marks).__name__)
-        standing = standing_of(marks)
-        try:
-            if isinstance(value, Exception):
-                if not str(value).startswith(_WRONG_TYPE):
-                    raise StoreUnavailable(type(value).__name__)
-                raise UnreadableEntry
-            return _Got(None if value is None else decode_entry(value, tenant, digest), standing)
-        except UnreadableEntry:
-            await self._commands.delete(key, timeout_s=left.s())
-            return _Got(None, standing, is_damaged=True)
+        found = [_kept(value, tenant, digest) for value, digest in zip(values, digests, strict=True)]
+        damaged = [key for key, kept in zip(keys, found, strict=True) if kept is _DAMAGED]
+        if damaged:
+            await self._commands.delete(*damaged, timeout_s=left.s())
+        return found, standing_of(marks)
+
+    async def _entry(
+        self, question: Question, kept: Kept | _Damaged | None, standing: Standing, left: TimeLeft
+    ) -> Entry | None:
+        is_good = isinstance(kept, Entry) and await self._may_read(question, kept, standing, left)
+        return kept if isinstance(kept, Entry) and is_good else None
 
     async def _may_read(self, question: Question, kept: Kept, standing: Standing, left: TimeLeft) -> bool:
         """What was kept has the last word on whose it is: where the question names another scope or revision
@@ -113,3 +135,16 @@ class ExactTier:
 
 def _is_of(question: Question, kept: Kept) -> bool:
     return (kept.scope, kept.revision) == (question.scope, question.revision)
+
+
+def _kept(value: Any, tenant: str, digest: bytes) -> Kept | _Damaged | None:
+    if value is None:
+        return None
+    if isinstance(value, Exception):
+        if not str(value).startswith(_WRONG_TYPE):
+            raise StoreUnavailable(type(value).__name__)
+        return _DAMAGED
+    try:
+        return decode_entry(value, tenant, digest)
+    except UnreadableEntry:
+        return _DAMAGED

@@ -7,7 +7,6 @@ from redis.exceptions import ResponseError
 
 from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
 from .entries import (
-    Alias,
     Kept,
     UnreadableEntry,
     decode_entry,
@@ -45,7 +44,7 @@ class Sweep:
         return num_erased, num_found
 
     async def _pass(self, tenant: str) -> int:
-        """One scan. An alias may be found only in the pass after its entry's."""
+        """One scan."""
         standings: dict[Question, Standing] = {}
         num = 0
         async for keys in self._pages(tenant):
@@ -91,10 +90,6 @@ class Sweep:
         try:
             kept = decode_entry(value, tenant, digest_of(key))
         except (UnreadableEntry, ValueError):
-            return False
-        if isinstance(kept, Alias) and not await self._run(
-            self._commands.client.exists(entry_key(tenant, kept.target))
-        ):
             return False
         return (await self._standing(kept, standings)).allows(kept)
 

@@ -15,6 +15,7 @@ from .entries import (
     Alias,
     Entry,
     Kept,
+    alias_digest,
     encode_entry,
     entry_key,
     generations_key,
@@ -34,7 +35,6 @@ _log = logging.getLogger(__name__)
 WallClock = Callable[[], float]
 """Unix time in seconds: an entry's age spans processes and restarts."""
 
-_MIN_LEFT_S: Final = 1.0
 _STORED: Final = b"stored"
 
 
@@ -93,20 +93,20 @@ class Writes:
         number = await self._generations.admit(question, token.place, own_place)
         if not number:
             return False
-        if (await self._exact.get(question, fill.digest, WRITE_TIMEOUT_S)).entry is not None:
+        if await self._exact.own(question, fill.digest, WRITE_TIMEOUT_S) is not None:
             return False
         stored_at_s = min(replica.stored_unix_s, self._wall_clock())
         return await self._put(_entry(fill, number, stored_at_s, ttl_s), ttl_s, limit=limit, vector=vector)
 
-    async def alias(self, alias: CacheAlias) -> bool:
-        """Make ``alias.digest`` an exact hit on the entry of ``alias.target`` for as long as that lives.
+    async def alias(self, alias: CacheAlias, *, ttl_s: float) -> bool:
+        """For ``ttl_s`` from now let ``alias.digest``, where it has no answer of its own, be an exact hit on
+        that of ``alias.target`` whenever there is one.
 
-        False if there is no such entry in the alias's scope, or the alias was overtaken. An answer of its own
-        is never replaced."""
+        False if there is none in the alias's scope now, or the alias was overtaken."""
         token = unpack(alias.generation)
-        return token is not None and await self._alias(alias, token.number)
+        return token is not None and await self._alias(alias, token.number, ttl_s)
 
-    async def alias_replica(self, alias: CacheAlias, *, own_place: Place) -> bool:
+    async def alias_replica(self, alias: CacheAlias, *, ttl_s: float, own_place: Place) -> bool:
         """As ``alias``, for one that another region found; False too if it was overtaken by an invalidation
         that this region knows of. ``own_place`` is what it has read of the log."""
         token = unpack(alias.generation)
@@ -114,27 +114,22 @@ class Writes:
             return False
         question = Question(alias.tenant, alias.scope, alias.revision)
         number = await self._generations.admit(question, token.place, own_place)
-        return bool(number) and await self._alias(alias, number)
+        return bool(number) and await self._alias(alias, number, ttl_s)
 
-    async def _alias(self, alias: CacheAlias, number: int) -> bool:
+    async def _alias(self, alias: CacheAlias, number: int, ttl_s: float) -> bool:
         question = Question(alias.tenant, alias.scope, alias.revision)
-        target = (await self._exact.get(question, alias.target, WRITE_TIMEOUT_S)).entry
+        target = await self._exact.own(question, alias.target, WRITE_TIMEOUT_S)
         if target is None or target.scope != alias.scope or target.digest == alias.digest:
-            return False
-        left_s = target.expires_at_s - self._wall_clock()
-        if left_s < _MIN_LEFT_S:
-            return False
-        if (await self._exact.get(question, alias.digest, WRITE_TIMEOUT_S)).entry is not None:
             return False
         kept = Alias(
             tenant=alias.tenant,
-            digest=alias.digest,
+            digest=alias_digest(alias.digest),
             target=target.digest,
             scope=alias.scope,
             revision=alias.revision,
             generation=number,
         )
-        return await self._put(kept, left_s)
+        return await self._put(kept, ttl_s)
 
     async def _put(
         self, kept: Kept, ttl_s: float, *, limit: int | None = None, vector: QuestionVector | None = None
