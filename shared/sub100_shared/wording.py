@@ -8,8 +8,9 @@ searched whole.
 """
 
 import re
-import unicodedata
 from typing import Final
+
+from .nfc import nfc
 
 
 def _listed(rows: str) -> list[str]:
@@ -122,4 +123,4 @@ def _asks_about(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    return unicodedata.normalize("NFC", text).casefold()
+    return nfc(text).casefold()

@@ -90,6 +90,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "response_format.json_schema.schema",
     ),
     (openai({"type": "string", "pattern": "((a{100}){100}){100}"}), "response_format.json_schema.schema"),
+    (openai({"type": "string", "pattern": "a" * 5000}), "response_format.json_schema.schema"),
+    (openai({"patternProperties": {"a" * 5000: {}}}), "response_format.json_schema.schema"),
     ({"guided_regex": ".{1000}.{1000}"}, "guided_regex"),
     ({"guided_regex": "a{99999999999999999999}"}, "guided_regex"),
     ({"guided_grammar": 'root ::= ("a"{100}){100}'}, "guided_grammar"),
@@ -160,6 +162,10 @@ def test_recursion_through_a_value_is_a_schema() -> None:
         ("([0-9]{3}){4}(abc){5}", 60),
         ("a{2,}b{,9}", 11),
         ("{}", 1),
+        ("a{ 2 , 7 }", 7),
+        ("a{ 3 }b{ , 4 }", 7),
+        ("{" * 9, 1),
+        ("{2 3}", 1),
     ],
 )
 def test_weight_adds_counts_and_multiplies_those_of_groups(expression: str, expected: int) -> None:

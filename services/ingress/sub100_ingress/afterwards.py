@@ -1,9 +1,9 @@
 """What is done with a generated answer once its readers have it: fill, compare, judge."""
 
-import unicodedata
 from collections.abc import Iterable
 
 from sub100_proto.cache import CacheAlias, CacheMiss, CacheReply
+from sub100_shared.nfc import nfc
 
 from .cache_key import CacheKey
 from .exchange import Exchange
@@ -70,4 +70,4 @@ def is_same_text(one: Iterable[str], other: Iterable[str]) -> bool:
 
 
 def _plain(pieces: Iterable[str]) -> str:
-    return " ".join(unicodedata.normalize("NFC", "".join(pieces)).split())
+    return " ".join(nfc("".join(pieces)).split())

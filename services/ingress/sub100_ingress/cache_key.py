@@ -9,12 +9,13 @@ scope is taken as it is, blanks and the borders between parts included, and so a
 completions, where a blank at the end steers the model.
 """
 
-import unicodedata
 from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import FieldInfo
+
+from sub100_shared.nfc import nfc
 
 from .keys import Tenant
 from .material import may_be_material
@@ -110,7 +111,7 @@ def is_cacheable(request: GenerationRequest, tenant: Tenant) -> bool:
 
 def normalise(text: str) -> str:
     """NFC, line ends as ``\\n``, no blanks around. Case and inner blanks stay: they carry meaning."""
-    return unicodedata.normalize("NFC", text.replace("\r\n", "\n").strip())
+    return nfc(text.replace("\r\n", "\n").strip())
 
 
 def _split_tail(messages: tuple[ChatMessage, ...]) -> tuple[tuple[ChatMessage, ...], str]:

@@ -21,6 +21,8 @@ MAX_ENUM: Final = 2000
 MAX_PROPERTIES: Final = 500
 MAX_CHARS: Final = 1024
 """Of all strings whose length is bounded: each may be that long in so many ways, which an engine lists."""
+MAX_PATTERN_CHARS: Final = 4096
+"""Of one regular expression."""
 MAX_COUNT: Final = 10_000
 """Of ``minItems``, ``maxLength`` and their kind: a grammar repeats itself that often."""
 MAX_LEAST_CHARS: Final = 262_144
@@ -134,6 +136,8 @@ def _check_weight(parts: list[Mapping[str, Any]], at: str) -> None:
         raise _invalid(at, f"the lengths of the schema's strings add up to more than {MAX_CHARS}")
     patterns = [part["pattern"] for part in parts if isinstance(part.get("pattern"), str)]
     patterns += [pattern for part in parts for pattern in part.get("patternProperties", ())]
+    if any(len(pattern) > MAX_PATTERN_CHARS for pattern in patterns):
+        raise _invalid(at, f"a pattern in the schema has more than {MAX_PATTERN_CHARS} characters")
     if sum(map(repetition.weight, patterns)) > repetition.MAX_WEIGHT:
         raise _invalid(at, "the schema's patterns repeat themselves too often")
 

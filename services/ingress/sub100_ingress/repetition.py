@@ -10,7 +10,8 @@ from typing import Final
 MAX_WEIGHT: Final = 1024
 """Beyond it xgrammar 0.2.8 takes seconds to minutes with a vocabulary of 49,000 tokens."""
 
-_COUNT: Final = re.compile(r"(\)?)\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
+_COUNT: Final = re.compile(r"(\)?)\{\s*+(\d*+)\s*+(?:,\s*+(\d*+)\s*+)?+\}")
+"""Nothing that was read is read again: strangers choose what comes behind a bracket."""
 _MAX_DIGITS: Final = 9
 
 

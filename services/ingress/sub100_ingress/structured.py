@@ -16,7 +16,6 @@ from sub100_shared.errors import ClientError
 
 from . import json_schema, repetition
 
-MAX_PATTERN_CHARS: Final = 4096
 MAX_GRAMMAR_CHARS: Final = 16_384
 MAX_CHOICES: Final = 512
 MAX_CHOICE_CHARS: Final = 1024
@@ -99,7 +98,7 @@ def _of(kind: str, value: Any, at: str) -> tuple[Structured, str]:
                 raise _invalid(at, f"{at} must be true")
             return Structured(kind="json_object"), at
         case "regex":
-            return Structured(kind="regex", spec=_text(value, at, MAX_PATTERN_CHARS)), at
+            return Structured(kind="regex", spec=_text(value, at, json_schema.MAX_PATTERN_CHARS)), at
         case "choice":
             return Structured(kind="choice", spec=_choices(value, at)), at
         case _:

@@ -7,7 +7,8 @@ import msgspec
 
 from sub100_shared.errors import ClientError
 
-_AT: Final = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
+_AT: Final = re.compile(r"(?:`key` in )?`\$([\w.\[\]]*)`")
+"""A path is made of names of ours, of indices and of ``[...]``: nothing of what the client wrote."""
 _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 _MAX_MESSAGE: Final = 300
 
@@ -15,9 +16,10 @@ _MAX_MESSAGE: Final = 300
 def client_error(error: msgspec.ValidationError) -> ClientError:
     """A ClientError whose ``param`` is a path such as ``messages[0].content[1].type``."""
     text = str(error)
-    at = _AT.search(text)
+    found, _, where = text.rpartition(" - at ")
+    at = _AT.fullmatch(where)
     param = at[1].lstrip(".").removesuffix("[...]") if at else ""
-    text = text[: at.start()] if at else text
+    text = found if at else text
     missing = _MISSING.match(text)
     if missing is not None:
         param = f"{param}.{missing[1]}" if param else missing[1]

@@ -4,10 +4,11 @@ What is dropped is named here and in ``lexicon``; everything else stays and must
 """
 
 import re
-import unicodedata
 from typing import Final
 
 import msgspec
+
+from sub100_shared.nfc import nfc
 
 from . import equivalents
 
@@ -54,12 +55,12 @@ class Token(msgspec.Struct, frozen=True):
 
 def plain(text: str) -> str:
     """One form of what Unicode writes in several: NFC (10² is not 102), straight quotes, single spaces."""
-    return " ".join(unicodedata.normalize("NFC", text).translate(_QUOTES).split())
+    return " ".join(nfc(text).translate(_QUOTES).split())
 
 
 def written(text: str) -> str:
     """As it is, but for the form of its letters and blanks around it."""
-    return unicodedata.normalize("NFC", text).strip()
+    return nfc(text).strip()
 
 
 def looks_like_code(text: str) -> bool:
