@@ -116,7 +116,7 @@ def slow_down(stack: Stack) -> None:
     for role in ("prefill", "decode"):
         stack.replicas[f"{role}-1"].stop()
         slow = {f"SUB100_{role.upper()}_TIMING": "smollm2-cpu"}
-        stack.wait_ready(stack.add(role, **slow).instance, timeout_s=30)
+        stack.wait_ready(stack.add(role, **slow).instance)
 
 
 async def hits(stack: Stack, bare_port: int, asked: list[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -22,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.patience import PATIENCE_S
 from tests.servers import Server, free_port, nats_server, redis_server
 
 from sub100_proto import codec, subjects
@@ -33,7 +35,7 @@ SOURCES: Final = [
     ROOT / "shared",
     *(ROOT / "services" / name for name in ("ingress", "cache", "scheduler", "prefill", "decode", "traces")),
 ]
-START_TIMEOUT_S: Final = {"sim": 30.0, "vllm": 180.0}
+START_TIMEOUT_S: Final = {"sim": 120.0, "vllm": 240.0}
 STOP_TIMEOUT_S: Final = 30.0
 TENANTS: Final[Mapping[str, Mapping[str, object]]] = {
     "demo": {"cache": "all"},
@@ -123,13 +125,14 @@ class Replica:
 class Stack:
     """See the module; made by ``running_stack``."""
 
-    def __init__(self, directory: Path, nats: Server, redis: Server, env: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, nats: Server, redis: Server, start_timeout_s: float) -> None:
         self.directory = directory
+        self._start_timeout_s = start_timeout_s
         self.nats = nats
         self.redis = redis
         self.keys = {name: f"sk-{name}-{secrets.token_hex(16)}" for name in TENANTS}
         self.replicas: dict[str, Replica] = {}
-        self._env = dict(env)
+        self._env: dict[str, str] = {}
         self.port = free_port()
         self.traces_port = free_port()
         secret = directory / "secret"
@@ -183,12 +186,13 @@ class Stack:
         replica.start()
         return replica
 
-    def wait_ready(self, *instances: str, timeout_s: float) -> None:
-        """Wait until every named replica says ``ready`` on the bus; raises StackFailed."""
-        asyncio.run(self._wait_ready(set(instances), timeout_s))
+    def wait_ready(self, *instances: str) -> None:
+        """Wait until every named replica says ``ready`` on the bus, and until each scheduler that runs knows
+        of as many workers as do; raises StackFailed."""
+        asyncio.run(self._wait_ready(set(instances)))
 
-    def wait_http(self, url: str, timeout_s: float = 20.0) -> None:
-        deadline = time.monotonic() + timeout_s
+    def wait_http(self, url: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 with urllib.request.urlopen(url, timeout=2):
@@ -198,21 +202,26 @@ class Stack:
                     raise StackFailed(f"{url}: {error}\n{self.logs()}") from error
                 time.sleep(0.05)
 
-    async def _wait_ready(self, missing: set[str], timeout_s: float) -> None:
+    async def _wait_ready(self, wanted: set[str]) -> None:
         bus = await Bus.connect(self.nats.url, name="stack")
+        ready: dict[str, str] = {}
         changed = asyncio.Event()
 
         def on_status(msg: Incoming) -> None:
             status = codec.decode_status(msg.data)
-            if status.state == "ready" and status.instance in missing:
-                missing.discard(status.instance)
-                changed.set()
+            replica = self.replicas.get(status.instance)
+            if replica is None or not replica.is_running or status.pid != replica.pid:
+                return
+            ready.pop(status.instance, None)
+            if status.state == "ready":
+                ready[status.instance] = status.detail
+            changed.set()
 
         try:
             await bus.listen(subjects.status_all("local"), on_status)
-            deadline = time.monotonic() + timeout_s
-            while missing:
-                dead = [name for name in missing if not self.replicas[name].is_running]
+            deadline = time.monotonic() + self._start_timeout_s
+            while missing := (wanted - ready.keys()) or self._schedulers_that_lack(ready):
+                dead = [name for name in wanted if not self.replicas[name].is_running]
                 if dead or time.monotonic() > deadline:
                     raise StackFailed(f"not ready: {dead or missing}\n{self.logs(*(dead or missing))}")
                 changed.clear()
@@ -220,6 +229,22 @@ class Stack:
                     await asyncio.wait_for(changed.wait(), 0.2)
         finally:
             await bus.close(1)
+
+    def _schedulers_that_lack(self, ready: Mapping[str, str]) -> set[str]:
+        """Those that run and have not told of as many workers of each role as are ready. ``ready`` is the
+        detail of each replica that is."""
+
+        def num(role: str) -> int:
+            return sum(self.replicas[name].service == role for name in ready)
+
+        return {
+            name
+            for name, replica in self.replicas.items()
+            if replica.service == "scheduler" and replica.is_running
+            if not (told := _WORKERS_TOLD.fullmatch(ready.get(name, "")))
+            or int(told[1]) < num("prefill")
+            or int(told[2]) < num("decode")
+        }
 
     def logs(self, *instances: str) -> str:
         """The ends of the logs of these replicas (all, if none is named)."""
@@ -239,6 +264,14 @@ class Stack:
                 replica.stop()
 
 
+_PATIENT: Final = {
+    "SUB100_INGRESS_PLACE_TIMEOUT_MS": "10000",
+    "SUB100_INGRESS_CLAIM_TIMEOUT_MS": "10000",
+    "SUB100_CACHE_MAX_LOOKUP_MS": "5000",
+}
+"""Nobody is taken for dead who is only kept waiting for a core; the dead are told by NATS and by a Ping."""
+_WORKERS_TOLD: Final = re.compile(r"prefill (\d+), decode (\d+)")
+"""A scheduler's detail."""
 _SERVICE_PREFIXES: Final = tuple(
     f"SUB100_{name}_" for name in ("INGRESS", "CACHE", "SCHEDULER", "PREFILL", "DECODE", "TRACES")
 )
@@ -262,13 +295,14 @@ def running_stack(
         cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
         nats = cleanup.enter_context(nats_server())
         redis = cleanup.enter_context(redis_server())
-        stack = Stack(directory, nats, redis, {})
+        stack = Stack(directory, nats, redis, START_TIMEOUT_S[engine])
         cleanup.callback(stack.stop)
         stack._env = {
             "SUB100_INGRESS_HOST": "127.0.0.1",
             "SUB100_INGRESS_MODEL": str(model),
             "SUB100_INGRESS_SERVED_NAME": "test-model",
             "SUB100_INGRESS_KEYS_FILE": str(directory / "keys.json"),
+            **_PATIENT,
             **_worker_env("PREFILL", model, engine, timing),
             **_worker_env("DECODE", model, engine, timing),
             "SUB100_TRACES_PORT": str(stack.traces_port),
@@ -285,7 +319,7 @@ def running_stack(
             stack.add("decode")
         for index in range(num_ingress):
             stack.add("ingress", SUB100_INGRESS_PORT=str(stack.port if index == 0 else free_port()))
-        stack.wait_ready(*stack.replicas, timeout_s=START_TIMEOUT_S[engine])
+        stack.wait_ready(*stack.replicas)
         stack.wait_http(f"{stack.url}/readyz")
         yield stack
 

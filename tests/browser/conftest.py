@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 from tests.browser.traces_service import Traces, fill
 from tests.browser.visit import LAPTOP, Visit
+from tests.patience import PATIENCE_S
 
 VARIABLE: Final = "SUB100_BROWSER"
 NUM_MINUTES: Final = 60
 PER_MINUTE: Final = 50
+
+expect.set_options(timeout=PATIENCE_S * 1e3)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,13 +1,15 @@
 """The list in a real browser: live, filtered, by keyboard alone, and with ten thousand lines."""
 
+import statistics
 import time
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from tests.browser.fleet_spans import MS, Export
 from tests.browser.traces_service import Traces, fill
 from tests.browser.visit import Visit
+from tests.patience import at_best, eventually
 
 from sub100_shared import semconv
 
@@ -25,13 +27,14 @@ def connected(visit: Visit, path: str = "/") -> Any:
 
 def test_list_shows_a_request_within_a_second_of_its_export(visit: Visit, traces: Traces) -> None:
     page = connected(visit)
-    took: list[float] = []
-    for number in range(3):
+
+    def shown_after_s() -> float:
         began = time.monotonic()
-        request_id = traces.send(request_id=f"req-live-{number}")
-        page.wait_for_selector(f"{FIRST} a[href='/r/{request_id}']", timeout=5000)
-        took.append(time.monotonic() - began)
-    assert min(took) < LIVE_S, took
+        request_id = traces.send()
+        page.wait_for_selector(f"{FIRST} a[href='/r/{request_id}']")
+        return time.monotonic() - began
+
+    at_best(shown_after_s, LIVE_S, "shown after")
     # Its bar and worker follow when its hops are accounted for, without anybody asking.
     expect(page.locator(FIRST).locator("svg.mini .h-prefill")).to_be_attached()
 
@@ -60,13 +63,15 @@ def test_filter_is_in_the_url_and_leaves_only_what_it_names(
     page = connected(visit)
     page.select_option(f"select[name={select}]", value)
     page.wait_for_url(f"**/?{select}={value}")
-    expect(page.locator(f"{FIRST} {column}")).to_have_text(value)
-    shown = page.locator(f"#rows {column}").all_text_contents()
-    assert len(shown) > 5
-    assert {text.strip() for text in shown} == {value}
+
+    def shown() -> list[str]:
+        return [text.strip() for text in page.locator(f"#rows {column}").all_text_contents()]
+
+    eventually(lambda: set(shown()) == {value}, "nothing but what was asked for")
+    assert len(shown()) > 5
     page.reload()
     assert page.input_value(f"select[name={select}]") == value
-    assert {text.strip() for text in page.locator(f"#rows {column}").all_text_contents()} == {value}
+    assert set(shown()) == {value}
     page.click("#clear")
     page.wait_for_url(f"{visit.url}/")
 
@@ -78,8 +83,8 @@ def test_filters_apply_to_what_arrives(visit: Visit, traces: Traces) -> None:
     punctual = traces.send(queue_ms=1)
     late = traces.send(queue_ms=80)
     page.wait_for_selector(f"a[href='/r/{late}']")
-    assert page.locator(f"a[href='/r/{punctual}']").count() == 0
-    assert page.locator("#rows li:not(.late)").count() == 0
+    expect(page.locator("#rows li:not(.late)")).to_have_count(0)
+    expect(page.locator(f"a[href='/r/{punctual}']")).to_have_count(0)
 
 
 def test_worker_and_status_narrow_the_list(visit: Visit) -> None:
@@ -183,55 +188,71 @@ def test_list_works_without_script(visit: Visit) -> None:
     page.wait_for_url("**tier=cold**")
 
 
+FRAME_MS = 160.0
+FILTERED_S = 2.0
+"""Ten times what they take on a machine that does nothing else."""
+SHARE = 4
+"""Of what a short list takes, where that is more: the machine is busy."""
+MORE_LINES = """async () => {
+    const before = document.getElementById('older').dataset.before;
+    const rows = await (await fetch(`/rows?limit=100&before=${before}`)).text();
+    document.getElementById('rows').insertAdjacentHTML('beforeend', `<ol class="rows">${rows}</ol>`);
+    document.getElementById('older').dataset.before =
+        document.querySelector('#rows ol:last-child > li:last-child').dataset.seq;
+}"""
+ALL_OF_TENANT = """tenant => {
+    const found = [...document.querySelectorAll('#rows li .c-tenant')];
+    return found.length === 100 && found.every(cell => cell.textContent.trim() === tenant);
+}"""
+FRAMES_MS = """async () => {
+    const frames = [];
+    let last = performance.now();
+    for (let i = 0; i < 60; i++) {
+        scrollBy(0, 900);
+        await new Promise(requestAnimationFrame);
+        const now = performance.now();
+        frames.push(now - last);
+        last = now;
+    }
+    return frames;
+}"""
+
+
+def usual_frame_ms(page: Page) -> float:
+    return float(statistics.median(page.evaluate(FRAMES_MS)))
+
+
+def filtered_s(page: Page) -> float:
+    began = time.monotonic()
+    page.evaluate("scrollTo(0, 0)")
+    page.select_option("select[name=tenant]", "umbrella")
+    page.wait_for_function(ALL_OF_TENANT, arg="umbrella")
+    return time.monotonic() - began
+
+
 def test_ten_thousand_lines_stay_smooth(
     visit: Visit, traces: Traces, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Filters answer and frames keep coming; the bounds leave a busy machine ten times what it takes
-    alone."""
+    """Filters answer and frames keep coming."""
     path = tmp_path_factory.mktemp("many") / "traces.db"
     fill(path, 20, 520)
     many = Traces(path)
     many.start()
-    try:
-        visit.url = many.url
+
+    def share_of_bounds() -> float:
+        page = connected(visit)
+        short_ms, short_s = usual_frame_ms(page), filtered_s(page)
         page = connected(visit)
         while page.locator("#rows li").count() < 10_000:
-            page.evaluate(
-                """async () => {
-                    const before = document.getElementById('older').dataset.before;
-                    const rows = await (await fetch(`/rows?limit=100&before=${before}`)).text();
-                    document.getElementById('rows').insertAdjacentHTML(
-                        'beforeend', `<ol class="rows">${rows}</ol>`);
-                    document.getElementById('older').dataset.before =
-                        document.querySelector('#rows ol:last-child > li:last-child').dataset.seq;
-                }"""
-            )
-        frames_ms = page.evaluate(
-            """async () => {
-                const frames = [];
-                let last = performance.now();
-                for (let i = 0; i < 60; i++) {
-                    scrollBy(0, 900);
-                    await new Promise(requestAnimationFrame);
-                    const now = performance.now();
-                    frames.push(now - last);
-                    last = now;
-                }
-                return frames.sort((a, b) => a - b);
-            }"""
-        )
-        began = time.monotonic()
-        page.evaluate("scrollTo(0, 0)")
-        page.select_option("select[name=tenant]", "umbrella")
-        expect(page.locator(f"{FIRST} .c-tenant")).to_have_text("umbrella")
-        page.wait_for_function("() => document.querySelectorAll('#rows li').length === 100")
-        filtered_s = time.monotonic() - began
-        usual_ms, worst_ms = frames_ms[len(frames_ms) // 2], frames_ms[-1]
-        took = f"frames of {usual_ms:.0f} ms, {worst_ms:.0f} at worst; filtered in {filtered_s * 1e3:.0f}"
-        print(f"10,000 lines: {took} ms")
-        assert usual_ms < 160, took
-        assert worst_ms < 900, took
-        assert filtered_s < 2
+            page.evaluate(MORE_LINES)
+        long_ms, long_s = usual_frame_ms(page), filtered_s(page)
+        print(f"100 lines: frames of {short_ms:.0f} ms, filtered in {short_s * 1e3:.0f} ms")
+        print(f"10,000 lines: frames of {long_ms:.0f} ms, filtered in {long_s * 1e3:.0f} ms")
+        return max(long_ms / max(FRAME_MS, SHARE * short_ms), long_s / max(FILTERED_S, SHARE * short_s))
+
+    try:
+        visit.url = many.url
+        at_best(share_of_bounds, 1, "share of the bounds")
     finally:
         visit.page.close()
         many.close()
@@ -244,6 +265,9 @@ def test_burst_larger_than_a_page_leaves_no_gap(visit: Visit, traces: Traces) ->
         traces.fleet.request(export, time.time_ns() - 900 * MS, request_id=f"req-burst-{number}")
     traces.post(export)
     page.wait_for_selector("a[href='/r/req-burst-249']")
-    page.wait_for_timeout(300)  # the list settles: whatever came must be in order
-    seqs = page.evaluate("[...document.querySelectorAll('#rows li')].map(li => Number(li.dataset.seq))")
-    assert seqs == list(range(seqs[0], seqs[0] - len(seqs), -1))
+
+    def is_in_order() -> bool:
+        seqs = page.evaluate(SEQS)
+        return bool(seqs == list(range(seqs[0], seqs[0] - len(seqs), -1)))
+
+    eventually(is_in_order, "lines in order")

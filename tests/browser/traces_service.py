@@ -6,16 +6,15 @@ import time
 import urllib.request
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tests.browser.fleet_spans import MS, Export, Fleet
+from tests.patience import PATIENCE_S
 
 from sub100_traces import otlp
 from sub100_traces.config import TracesConfig
 from sub100_traces.service import TracesService
 from sub100_traces.store import Limits, Store
-
-START_TIMEOUT_S: Final = 20.0
 
 
 class Traces:
@@ -32,13 +31,13 @@ class Traces:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(START_TIMEOUT_S)
+        assert self._ready.wait(PATIENCE_S)
 
     def close(self) -> None:
         assert self._loop is not None
         assert self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(START_TIMEOUT_S)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     def send(self, **story: Any) -> str:

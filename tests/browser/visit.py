@@ -3,6 +3,7 @@
 from typing import Final
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request
+from tests.patience import PATIENCE_S
 
 LAPTOP: Final = (1280, 800)
 PHONE: Final = (390, 844)
@@ -15,7 +16,7 @@ class Visit:
         self.url = url
         self.complaints: list[str] = []
         self.page: Page = context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(PATIENCE_S * 1e3)
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("request", self._on_request)

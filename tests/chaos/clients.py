@@ -18,7 +18,6 @@ from sub100_local.tiny_model import make
 
 WORKERS: Final = ("prefill-1", "prefill-2", "decode-1", "decode-2")
 LEASE_S: Final = 3.0
-START_TIMEOUT_S: Final = 20.0
 NUM_CLIENTS: Final = 8
 
 
@@ -32,14 +31,14 @@ def fleet_of_four(**env: str) -> Iterator[Stack]:
             0.01,
             num_decode=2,
             traces=False,
-            SUB100_INGRESS_STALL_TIMEOUT_S="1",
+            SUB100_INGRESS_STALL_TIMEOUT_S="10",
             SUB100_PREFILL_LEASE_S=str(LEASE_S),
             SUB100_SCHEDULER_DECODE_ALONE_TOKENS="0",
             **env,
         ) as running,
     ):
         running.add("prefill")
-        running.wait_ready("prefill-2", timeout_s=START_TIMEOUT_S)
+        running.wait_ready("prefill-2")
         yield running
 
 
@@ -72,7 +71,7 @@ class Clients:
 
     def _ask(self, client: int, *, is_stream: bool) -> Answer:
         body = body_of(client) | {"stream": is_stream}
-        return post(self._fleet.url, body, self._fleet.keys["plain"], timeout_s=30)
+        return post(self._fleet.url, body, self._fleet.keys["plain"])
 
     def _run(self, client: int) -> None:
         is_stream = self._streams(client)

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.chaos.clients import START_TIMEOUT_S, WORKERS, Clients, fleet_of_four
+from tests.chaos.clients import WORKERS, Clients, fleet_of_four
 from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.system import sim_only
 from tests.servers import free_port
@@ -50,7 +50,7 @@ def test_peers_of_a_worker_that_restarts_again_and_again_go_on(
                 port = free_port() if address == "new" else port
                 worker.env[f"SUB100_{worker.service.upper()}_KV_PORT"] = str(port)
                 worker.start()
-                fleet.wait_ready(name, timeout_s=START_TIMEOUT_S)
+                fleet.wait_ready(name)
                 failed = clients.outcomes.total() - clients.outcomes["done"]
                 served = clients.outcomes["done"]
                 bus.wait(

@@ -18,6 +18,7 @@ import openai
 import pytest
 from tests.e2e.slow import slow_stack
 from tests.e2e.system import MODEL, sim_only
+from tests.patience import eventually
 from tests.servers import free_port
 from tests.stack import Replica, Stack
 
@@ -27,9 +28,8 @@ pytestmark = [sim_only, pytest.mark.timeout(300)]
 
 NUM_CLIENTS: Final = 4
 PROBE_S: Final = 0.1
-LAME_DUCK_S: Final = 1.5
+LAME_DUCK_S: Final = 4.0
 STEP_S: Final = 0.02
-START_TIMEOUT_S: Final = 40.0
 SERVICES: Final = ("cache", "scheduler", "prefill", "decode", "ingress", "traces")
 
 
@@ -42,9 +42,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         for service in ("cache", "scheduler", "prefill"):
             running.add(service)
         running.add("ingress", SUB100_INGRESS_PORT=str(free_port()))
-        running.wait_ready(
-            *(name for name in running.replicas if name.endswith("-2")), timeout_s=START_TIMEOUT_S
-        )
+        running.wait_ready(*(name for name in running.replicas if name.endswith("-2")))
         yield running
 
 
@@ -83,7 +81,7 @@ class Balancer:
             self._probe()
 
     def _probe(self) -> None:
-        self._ready = [name for name, url in self._probes.items() if _is_ready(url)]
+        self._ready = [name for name, url in self._probes.items() if _is_ready(url)] or self._ready
 
 
 def _is_ready(url: str) -> bool:
@@ -138,10 +136,7 @@ class Load:
     def wait_served(self, num_more: int) -> None:
         """Until so many more have been answered."""
         wanted = self.num_served + num_more
-        deadline = time.monotonic() + 30
-        while self.num_served < wanted and not self.faults:
-            assert time.monotonic() < deadline, "nothing is served any more"
-            time.sleep(0.05)
+        eventually(lambda: self.num_served >= wanted or self.faults, "answers to all clients")
 
     def stop(self) -> None:
         self._is_over.set()
@@ -158,7 +153,7 @@ def restart(fleet: Stack, replica: Replica) -> None:
         assert json.loads(answer.read())["state"] in ("ready", "draining")
     assert replica.wait() == 0, replica.log[-2000:]
     replica.start()
-    fleet.wait_ready(replica.instance, timeout_s=START_TIMEOUT_S)
+    fleet.wait_ready(replica.instance)
 
 
 def test_rolling_restart_of_every_service_fails_no_request(fleet: Stack) -> None:

@@ -1,31 +1,41 @@
 """A look at the region's bus from the side: who was asked, who works, who is idle.
 
 ``with watching(stack) as bus`` subscribes to everything in a thread of its own, so that tests which use
-blocking clients can wait for what happens on the bus.
+blocking clients can wait for what happens on the bus. Whoever looks at the record sees all that the server
+had passed on before: what somebody has acted upon is there.
 """
 
 import asyncio
 import contextlib
+import itertools
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from tests.patience import PATIENCE_S
 from tests.stack import Stack
 
 from sub100_proto import codec
 from sub100_proto.fleet import Heartbeat
 from sub100_proto.subjects import PREFIX
-from sub100_shared.bus import Bus, Incoming
+from sub100_shared.bus import Bus, BusUnavailable, Incoming
 
-TIMEOUT_S: Final = 10.0
+_WATCH: Final = f"{PREFIX}.local.watch"
+"""Where watches send to themselves: what comes before it has come."""
 _WORK: Final = (".scheduler.place.", ".prefill.job.", ".decode.job.")
 
 
 class BusWatch:
-    """What was published, in order; grows until the watch ends."""
+    """What was published, in order; grows until the watch ends. ``publish`` is its own connection's, for
+    other threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, publish: Callable[[str, bytes], None]) -> None:
+        self.publish = publish
+        self._own_subject = f"{_WATCH}.{secrets.token_hex(4)}"
+        self._numbers = itertools.count(1)
+        self._num_caught_up = 0
         self._changed = threading.Condition()
         self._messages: list[Incoming] = []
         self._beats: dict[str, Heartbeat] = {}
@@ -33,7 +43,10 @@ class BusWatch:
 
     def on_message(self, msg: Incoming) -> None:
         with self._changed:
-            if ".fleet.heartbeat." in msg.subject:
+            if msg.subject.startswith(_WATCH):
+                if msg.subject == self._own_subject:
+                    self._num_caught_up = int(msg.data)
+            elif ".fleet.heartbeat." in msg.subject:
                 beat = codec.decode_heartbeat(msg.data)
                 self._beats[beat.worker_id] = beat
                 self._num_beats[beat.worker_id] = self._num_beats.get(beat.worker_id, 0) + 1
@@ -43,11 +56,13 @@ class BusWatch:
 
     def mark(self) -> int:
         """The present end of the record, for ``since``."""
+        self._catch_up()
         with self._changed:
             return len(self._messages)
 
     def since(self, mark: int, *parts: str) -> list[Incoming]:
         """Messages after the mark whose subject, with a dot at its end, contains one of these."""
+        self._catch_up()
         with self._changed:
             return [msg for msg in self._messages[mark:] if any(part in f"{msg.subject}." for part in parts)]
 
@@ -65,18 +80,20 @@ class BusWatch:
         with self._changed:
             return self._beats.get(worker_id)
 
-    def wait(self, is_so: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> float:
+    def wait(self, is_so: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> float:
         """Wait until it is so; returns the seconds it took. ``is_so`` may call this watch."""
         started_at = time.monotonic()
         while not is_so():
             left = timeout_s - (time.monotonic() - started_at)
-            assert left > 0, f"not within {timeout_s} s: {what}"
+            assert left > 0, f"not within {timeout_s:g} s: {what}"
             with self._changed:
                 self._changed.wait(min(left, 0.1))
         return time.monotonic() - started_at
 
-    def wait_idle(self, *worker_ids: str, timeout_s: float = TIMEOUT_S) -> float:
-        """Wait until a heartbeat *after now* says that each of these workers has nothing to do."""
+    def wait_idle(self, *worker_ids: str) -> float:
+        """Wait until a heartbeat *after now* says that each of these workers has nothing to do; returns the
+        seconds it took."""
+        self._catch_up()
         with self._changed:
             before = {worker: self._num_beats.get(worker, 0) for worker in worker_ids}
 
@@ -86,29 +103,41 @@ class BusWatch:
                 for worker, num in before.items()
             )
 
-        return self.wait(is_idle, f"idle: {worker_ids}", timeout_s)
+        return self.wait(is_idle, f"idle: {worker_ids}")
+
+    def _catch_up(self) -> None:
+        """Wait for all that the server passed on before now; not while there is no connection."""
+        number = next(self._numbers)
+        with contextlib.suppress(BusUnavailable):
+            self.publish(self._own_subject, str(number).encode())
+            with self._changed:
+                assert self._changed.wait_for(lambda: self._num_caught_up >= number, PATIENCE_S)
 
 
 @contextlib.contextmanager
 def watching(stack: Stack) -> Iterator[BusWatch]:
     """A BusWatch that is subscribed when the block starts."""
-    watch = BusWatch()
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="bus watch", daemon=True)
     thread.start()
+
+    def publish_own(subject: str, data: bytes) -> None:
+        asyncio.run_coroutine_threadsafe(bus.publish(subject, data), loop).result(PATIENCE_S)
+
+    watch = BusWatch(publish_own)
 
     async def subscribe() -> Bus:
         bus = await Bus.connect(stack.nats.url, name="watch")
         await bus.listen(f"{PREFIX}.local.>", watch.on_message)
         return bus
 
-    bus = asyncio.run_coroutine_threadsafe(subscribe(), loop).result(TIMEOUT_S)
+    bus = asyncio.run_coroutine_threadsafe(subscribe(), loop).result(PATIENCE_S)
     try:
         yield watch
     finally:
-        asyncio.run_coroutine_threadsafe(bus.close(1), loop).result(TIMEOUT_S)
+        asyncio.run_coroutine_threadsafe(bus.close(1), loop).result(PATIENCE_S)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(TIMEOUT_S)
+        thread.join(PATIENCE_S)
         loop.close()
 
 

@@ -9,9 +9,9 @@ from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import LiveStream
 from tests.e2e.scrape import Scrape
 from tests.e2e.slow import prompt_of_steps
+from tests.patience import PATIENCE_S
 from tests.stack import Stack
 
-GIVEN_UP_S: Final = 10.0
 POLL_S: Final = 0.002
 _LEFT: Final = (
     "sub100_job_open",
@@ -58,7 +58,7 @@ def freed_ms(stack: Stack, bus: BusWatch, begin: Callable[[Stack, BusWatch], Liv
     left_at = time.monotonic()
     stream.reset()
     while num_left(stack):
-        assert time.monotonic() - left_at < GIVEN_UP_S, "never freed"
+        assert time.monotonic() - left_at < PATIENCE_S, "never freed"
         time.sleep(POLL_S)
     return (time.monotonic() - left_at) * 1e3
 

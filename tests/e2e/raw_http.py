@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from tests.patience import PATIENCE_S
+
 DONE: Final = "[DONE]"
-TIMEOUT_S: Final = 30.0
 
 
 class Answer:
@@ -87,7 +88,7 @@ def request(
     path: str,
     headers: Iterable[tuple[str, str | bytes]] = (),
     body: bytes | None = None,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = PATIENCE_S,
     *,
     raw_body: bytes = b"",
 ) -> Answer:
@@ -109,7 +110,7 @@ def post(
     *,
     path: str = "/v1/chat/completions",
     headers: Iterable[tuple[str, str | bytes]] = (),
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = PATIENCE_S,
 ) -> Answer:
     """A JSON body with a key."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -127,7 +128,7 @@ class LiveStream:
         *,
         path: str = "/v1/chat/completions",
         headers: Iterable[tuple[str, str | bytes]] = (),
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = PATIENCE_S,
     ) -> None:
         self._connection = _send(
             url, "POST", path, [*_json_headers(key), *headers], json.dumps(body).encode(), timeout_s

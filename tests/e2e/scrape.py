@@ -1,14 +1,12 @@
 """What a service's ``/metrics`` says, parsed by the Prometheus client's own parser."""
 
-import time
 import urllib.request
 from collections.abc import Callable
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
+from tests.patience import PATIENCE_S, eventually
 from tests.stack import Replica
-
-TIMEOUT_S = 10.0
 
 
 class Scrape:
@@ -17,7 +15,7 @@ class Scrape:
     def __init__(self, *replicas: Replica) -> None:
         self.by_service: dict[str, list[Sample]] = {}
         for replica in replicas:
-            with urllib.request.urlopen(f"{replica.ops_url}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"{replica.ops_url}/metrics", timeout=PATIENCE_S) as answer:
                 text = answer.read().decode()
             samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
             self.by_service.setdefault(replica.service, []).extend(samples)
@@ -32,7 +30,4 @@ class Scrape:
 
 def wait_for(look: Callable[[], float], at_least: float) -> None:
     """Scrape again and again until ``look`` gives that much."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while (found := look()) < at_least:
-        assert time.monotonic() < deadline, f"{found} is less than {at_least}"
-        time.sleep(0.05)
+    eventually(lambda: look() >= at_least, f"as much as {at_least}")

@@ -1,17 +1,18 @@
 """A cache service that says what a test scripts, on the stack's real bus; the real one is stopped.
 
-``with scripted_cache(stack) as cache``: ``cache.reply`` answers look-ups after ``cache.delay_s``; what
-ingress publishes to the cache is in ``cache.written``.
+``with scripted_cache(stack) as cache``: ``cache.reply`` answers look-ups after ``cache.delay_s`` or, if
+``cache.holds`` says so, when ``cache.release`` is called; what ingress publishes to the cache is in
+``cache.written``.
 """
 
 import asyncio
 import contextlib
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from tests.patience import PATIENCE_S, eventually
 from tests.stack import Stack
 
 from sub100_proto import codec, subjects
@@ -31,7 +32,6 @@ from sub100_proto.cache import (
 )
 from sub100_shared.bus import Bus, Incoming
 
-TIMEOUT_S: Final = 10.0
 REGION: Final = "local"
 Written = CacheFill | CacheAlias | CacheObserved
 
@@ -54,10 +54,12 @@ class ScriptedCache:
     def __init__(self) -> None:
         self.reply: Callable[[CacheLookup], CacheReply] = lambda _: CacheMiss(generation=b"g1")
         self.delay_s = 0.0
+        self.holds: Callable[[CacheLookup], bool] = lambda _: False
+        self._released = threading.Event()
         self.admin: Callable[[CacheInvalidate | CacheStatsQuery], CacheInvalidated | CacheStats | None] = (
             lambda _: None
         )
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._lookups: list[CacheLookup] = []
         self._written: list[Written] = []
 
@@ -65,9 +67,10 @@ class ScriptedCache:
         lookup = codec.decode_cache_lookup(msg.data)
         reply = self.reply(lookup)
         await asyncio.sleep(self.delay_s)
-        with self._changed:
+        if self.holds(lookup):
+            await asyncio.to_thread(self._released.wait, PATIENCE_S)
+        with self._lock:
             self._lookups.append(lookup)
-            self._changed.notify_all()
         return codec.encode(reply)
 
     async def on_admin(self, msg: Incoming) -> bytes | None:
@@ -75,28 +78,27 @@ class ScriptedCache:
         reply = self.admin(codec.decode_cache_admin(msg.data))
         return None if reply is None else codec.encode(reply)
 
+    def release(self) -> None:
+        """Answer what is held, and hold nothing from now on."""
+        self._released.set()
+
     def on_write(self, msg: Incoming) -> None:
-        with self._changed:
+        with self._lock:
             self._written.append(codec.decode_cache_write(msg.data))
-            self._changed.notify_all()
 
     @property
     def lookups(self) -> list[CacheLookup]:
         """Those that were answered."""
-        with self._changed:
+        with self._lock:
             return list(self._lookups)
 
     @property
     def written(self) -> list[Written]:
-        with self._changed:
+        with self._lock:
             return list(self._written)
 
     def wait(self, is_so: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not is_so():
-            assert time.monotonic() < deadline, f"not within {TIMEOUT_S} s: {what}"
-            with self._changed:
-                self._changed.wait(0.1)
+        eventually(is_so, what)
 
 
 @contextlib.contextmanager
@@ -118,14 +120,14 @@ def scripted_cache(stack: Stack) -> Iterator[ScriptedCache]:
         await bus.listen(subjects.cache_fill(REGION), cache.on_write)
         return bus
 
-    bus = asyncio.run_coroutine_threadsafe(serve(), loop).result(TIMEOUT_S)
+    bus = asyncio.run_coroutine_threadsafe(serve(), loop).result(PATIENCE_S)
     try:
         yield cache
     finally:
-        asyncio.run_coroutine_threadsafe(bus.close(1), loop).result(TIMEOUT_S)
+        asyncio.run_coroutine_threadsafe(bus.close(1), loop).result(PATIENCE_S)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(TIMEOUT_S)
+        thread.join(PATIENCE_S)
         loop.close()
         for replica in replicas:
             replica.start()
-        stack.wait_ready(*(replica.instance for replica in replicas), timeout_s=30)
+        stack.wait_ready(*(replica.instance for replica in replicas))

@@ -52,7 +52,7 @@ CALLING: dict[str, Any] = BODY | {
 
 @pytest.fixture(scope="module")
 def slow(tiny_model: Path) -> Iterator[Stack]:
-    delay = {"SUB100_SIM_DELAY_MS": "30", "SUB100_INGRESS_STALL_TIMEOUT_S": "5"}
+    delay = {"SUB100_SIM_DELAY_MS": "30", "SUB100_INGRESS_STALL_TIMEOUT_S": "10"}
     with running_stack(tiny_model, engine=ENGINE, num_decode=2, env={**PATIENT, **delay}) as stack:
         yield stack
 
@@ -100,7 +100,7 @@ def killed_after(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: in
     """The streamed answer of a request whose first decode worker was killed when so much was there."""
     mark = bus.mark()
     answer = Answer(body.get("n", 1))
-    with LiveStream(slow.url, body | STREAM, slow.keys["plain"], timeout_s=60) as stream:
+    with LiveStream(slow.url, body | STREAM, slow.keys["plain"]) as stream:
         while answer.num_chars < num_chars:
             answer.take(stream.next_event())
         lost = worker_of(slow, bus, mark)
@@ -114,7 +114,7 @@ def killed_after(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: in
     for event in events:
         if isinstance(event, dict):
             answer.take(event)
-    assert log_of(slow, request_id)["num_attempts"] == 2
+    assert log_of(slow, request_id)["num_attempts"] >= 2
     return answer
 
 
@@ -126,11 +126,11 @@ def worker_of(slow: Stack, bus: BusWatch, mark: int) -> Replica:
 def revive(slow: Stack, replica: Replica) -> None:
     replica.wait()
     replica.start()
-    slow.wait_ready(replica.instance, timeout_s=20 if ENGINE == "sim" else 180)
+    slow.wait_ready(replica.instance)
 
 
 def quiet(slow: Stack, body: dict[str, Any]) -> dict[str, Any]:
-    answer = post(slow.url, body, slow.keys["plain"], timeout_s=60)
+    answer = post(slow.url, body, slow.keys["plain"])
     assert answer.status == 200, answer.body
     found: dict[str, Any] = answer.json
     return found
@@ -174,7 +174,7 @@ def test_client_that_leaves_frees_every_choice(slow: Stack, bus: BusWatch) -> No
 def test_several_answers_that_nobody_can_go_on_with_end_in_one_error_event(slow: Stack) -> None:
     """A04 (b): no answer gets a finish reason, and nothing follows the error."""
     workers = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
-    with LiveStream(slow.url, BODY | STREAM | {"n": 2}, slow.keys["plain"], timeout_s=60) as stream:
+    with LiveStream(slow.url, BODY | STREAM | {"n": 2}, slow.keys["plain"]) as stream:
         stream.next_text()
         for worker in workers:
             worker.signal(signal.SIGKILL)

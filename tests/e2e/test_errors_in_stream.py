@@ -1,7 +1,6 @@
 """Workers lost in mid stream: the answer goes on elsewhere without a seam, or ends in one error event."""
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, LiveStream, deltas, post
 from tests.e2e.slow import slow_stack
 from tests.e2e.system import MODEL, log_of, sim_only
+from tests.patience import eventually
 from tests.stack import Replica, Stack
 
 pytestmark = sim_only
@@ -30,7 +30,7 @@ STEP_S = 0.03
 @pytest.fixture(scope="module")
 def slow(tiny_model: Path) -> Iterator[Stack]:
     """Two decode workers, slow enough to be lost in mid answer; tests restart what they kill."""
-    with slow_stack(tiny_model, STEP_S, num_decode=2, SUB100_INGRESS_STALL_TIMEOUT_S="1.0") as running:
+    with slow_stack(tiny_model, STEP_S, num_decode=2, SUB100_INGRESS_STALL_TIMEOUT_S="10") as running:
         yield running
 
 
@@ -58,7 +58,7 @@ def revive(slow: Stack, *replicas: Replica) -> None:
         replica.signal(signal.SIGKILL)
         replica.wait()
         replica.start()
-    slow.wait_ready(*(replica.instance for replica in replicas), timeout_s=20)
+    slow.wait_ready(*(replica.instance for replica in replicas))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
@@ -80,7 +80,7 @@ def test_stream_goes_on_elsewhere_without_a_seam(
     assert "".join(pieces + deltas(events)) == whole
     assert [e["choices"][0]["finish_reason"] for e in events if e["choices"]][-1] == "length"
     assert events[-1]["usage"]["completion_tokens"] == 60
-    assert log_of(slow, request_id)["num_attempts"] == 2
+    assert log_of(slow, request_id)["num_attempts"] >= 2
 
 
 def test_stream_goes_on_elsewhere_when_its_engine_hangs_behind_a_worker_that_answers(
@@ -92,7 +92,7 @@ def test_stream_goes_on_elsewhere_when_its_engine_hangs_behind_a_worker_that_ans
         LiveStream(stack.url, STREAM, stack.keys["plain"]) as stream,
     ):
         pieces = [stream.next_text() for _ in range(5)]
-        stack.wait_ready(stack.add("decode", SUB100_SIM_HANG_AFTER_STEPS="0").instance, timeout_s=20)
+        stack.wait_ready(stack.add("decode", SUB100_SIM_HANG_AFTER_STEPS="0").instance)
         *events, end = stream.rest()
     assert end == DONE
     assert "".join(pieces + deltas(events)) == whole
@@ -107,10 +107,8 @@ def test_only_worker_is_used_again_if_it_was_late_and_not_lost(tiny_model: Path,
         pieces = [stream.next_text() for _ in range(5)]
         decode, ingress = stack.replicas["decode-1"], stack.replicas["ingress-1"]
         decode.signal(signal.SIGSTOP)
-        deadline = time.monotonic() + 10
-        while "attempt lost" not in ingress.log:  # it did not answer, or its heartbeats stopped
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        # It did not answer, or its heartbeats stopped.
+        eventually(lambda: "attempt lost" in ingress.log, "decode given up")
         decode.signal(signal.SIGCONT)
         *events, end = stream.rest()
     assert end == DONE
@@ -139,9 +137,9 @@ def test_draining_worker_finishes_its_stream(slow: Stack, bus: BusWatch, whole: 
         drained = decoder_of(slow, bus, mark)
         drained.terminate()
         *events, end = stream.rest()
-    assert drained.wait(10) == 0
+    assert drained.wait() == 0
     drained.start()
-    slow.wait_ready(drained.instance, timeout_s=20)
+    slow.wait_ready(drained.instance)
     assert end == DONE
     assert "".join(pieces + deltas(events)) == whole
     assert len(bus.since(mark, ".decode.job.")) == 1
@@ -163,7 +161,7 @@ def broken(slow: Stack, whole: str) -> Broken:
     decoders = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
     with (
         openai.OpenAI(base_url=f"{slow.url}/v1", api_key=slow.keys["plain"], max_retries=0) as client,
-        LiveStream(slow.url, body, slow.keys["demo"], timeout_s=10) as raw,
+        LiveStream(slow.url, body, slow.keys["demo"]) as raw,
         client.chat.completions.create(
             model=MODEL,
             messages=BODY["messages"],
@@ -220,4 +218,4 @@ def test_loss_before_the_first_token_is_an_http_status_or_an_answer(slow: Stack,
         assert answer.events[-1] == DONE
     finally:
         prefill.start()
-        slow.wait_ready("prefill-1", timeout_s=20)
+        slow.wait_ready("prefill-1")

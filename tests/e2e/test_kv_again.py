@@ -75,9 +75,9 @@ def test_stream_of_a_killed_worker_gets_its_kv_from_prefill_again(stack: Stack, 
         )
         assert NUM_PROMPT - 2 * 32 <= cached < NUM_PROMPT
     finally:
-        lost.wait(10)
+        lost.wait()
         lost.start()
-        stack.wait_ready(lost.instance, timeout_s=180)
+        stack.wait_ready(lost.instance)
     with open_stream(stack) as quiet:
         *events, end = quiet.rest()
     assert "".join(texts) == "".join(deltas(events))

@@ -16,7 +16,7 @@ from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.scrape import Scrape
 from tests.e2e.system import ENGINE, MODEL, PATIENT, sim_only
-from tests.stack import START_TIMEOUT_S, Replica, Stack, running_stack
+from tests.stack import Replica, Stack, running_stack
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -69,7 +69,7 @@ def test_worker_that_can_move_no_kv_is_out_and_takes_nobody_along(
     wrong.write_text(secrets.token_hex(32))
     wrong.chmod(0o600)
     bad = stack.add(role, SUB100_SECRET_FILE=str(wrong))
-    stack.wait_ready(bad.instance, timeout_s=START_TIMEOUT_S[ENGINE])
+    stack.wait_ready(bad.instance)
     try:
         deadline_s = time.monotonic() + OUT_S
         while not (found := readiness(bad))[1]:
@@ -98,7 +98,7 @@ def test_worker_that_can_move_no_kv_is_out_and_takes_nobody_along(
         bad.wait()
         bad.env["SUB100_SECRET_FILE"] = right
         bad.start()
-        stack.wait_ready(bad.instance, timeout_s=START_TIMEOUT_S[ENGINE])
+        stack.wait_ready(bad.instance)
         stack.wait_http(f"{bad.ops_url}/readyz")
     finally:
         bad.stop()

@@ -16,6 +16,7 @@ from tests.e2e.raw_http import LiveStream, post, request
 from tests.e2e.scrape import Scrape, wait_for
 from tests.e2e.slow import prompt_of_steps, slow_stack
 from tests.e2e.system import MODEL, sim_only
+from tests.patience import at_best, eventually
 from tests.stack import Stack
 
 from sub100_shared.catalog import METRICS, PROCESS_SERIES, SPANS
@@ -24,7 +25,6 @@ from sub100_shared.metric import Metric
 pytestmark = [sim_only, pytest.mark.timeout(180)]
 
 STEP_S = 0.1
-EXPORT_TIMEOUT_S = 15.0
 SERVICES = ("traces", "cache", "scheduler", "prefill", "decode", "ingress")
 UNPROVOKED = {
     *("sub100.stream.unknown_events", "sub100.bus.dropped", "sub100.index.gaps"),
@@ -122,19 +122,21 @@ def test_process_series_are_emitted_by_every_service(ordinary: Scrape) -> None:
 
 
 def test_time_to_first_token_is_the_clients(fleet: Stack, ordinary: Scrape) -> None:
-    """Field case O04: within 10 ms of the client's own clock; a busy machine delays the client, too."""
-    before = total(fleet, f"{TTFT}_sum", gen_ai_request_stream="true")
-    began = time.monotonic()
-    with LiveStream(fleet.url, chat(secrets.token_hex(40), stream=True), fleet.keys["plain"]) as stream:
-        stream.next_text()
-        seen_s = time.monotonic() - began
-        stream.rest()
-    wait_for(lambda: total(fleet, f"{TTFT}_sum", gen_ai_request_stream="true") - before, 1e-9)
-    measured_s = total(fleet, f"{TTFT}_sum", gen_ai_request_stream="true") - before
+    """Field case O04: within 10 ms of the client's own clock."""
 
-    assert measured_s > STEP_S
-    assert measured_s <= seen_s
-    assert seen_s - measured_s < 0.010 + 0.5 * seen_s
+    def difference_s() -> float:
+        before = total(fleet, f"{TTFT}_sum", gen_ai_request_stream="true")
+        began = time.monotonic()
+        with LiveStream(fleet.url, chat(secrets.token_hex(40), stream=True), fleet.keys["plain"]) as stream:
+            stream.next_text()
+            seen_s = time.monotonic() - began
+            stream.rest()
+        wait_for(lambda: total(fleet, f"{TTFT}_sum", gen_ai_request_stream="true") - before, 1e-9)
+        measured_s = total(fleet, f"{TTFT}_sum", gen_ai_request_stream="true") - before
+        assert STEP_S < measured_s <= seen_s
+        return seen_s - measured_s
+
+    at_best(difference_s, 0.010, "the client saw it later by")
 
 
 def test_cancelled_stream_without_content_leaves_no_sample(fleet: Stack, ordinary: Scrape) -> None:
@@ -170,14 +172,16 @@ def test_metrics_and_drain_are_not_on_the_public_port(fleet: Stack) -> None:
 
 
 def test_every_listed_span_is_recorded_and_no_other(fleet: Stack, ordinary: Scrape) -> None:
-    missing, deadline = set(SPANS), time.monotonic() + EXPORT_TIMEOUT_S
-    while missing:
-        assert time.monotonic() < deadline, f"never recorded: {missing}"
+    recorded: set[str] = set()
+
+    def is_complete() -> bool:
         for found in request(fleet.traces_url, "GET", "/api/traces?limit=1000").json["requests"]:
             rows = request(fleet.traces_url, "GET", f"/api/trace/{found['trace_id']}").json["rows"]
-            names = {row["span"]["name"] for row in rows}
-            assert names <= set(SPANS)
-            missing -= names
+            recorded.update(row["span"]["name"] for row in rows)
+        assert recorded <= set(SPANS)
+        return recorded == set(SPANS)
+
+    eventually(is_complete, "every span")
 
 
 def test_rare_metrics_count_their_faults(fleet: Stack, ordinary: Scrape) -> None:
@@ -219,6 +223,6 @@ def test_rare_metrics_count_their_faults(fleet: Stack, ordinary: Scrape) -> None
 
 def drain(ops_url: str) -> int:
     asked = urllib.request.Request(f"{ops_url}/drain", method="POST")
-    with urllib.request.urlopen(asked, timeout=5) as answer:
+    with urllib.request.urlopen(asked) as answer:
         assert json.loads(answer.read())["state"] in ("ready", "draining")
         return int(answer.status)

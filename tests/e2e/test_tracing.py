@@ -14,9 +14,9 @@ import pytest
 from tests.e2e.raw_http import DONE, LiveStream, deltas, post, request
 from tests.e2e.slow import STEP_S, prompt_of_steps, slow_stack
 from tests.e2e.system import ENGINE, MODEL, log_of, sim_only
+from tests.patience import at_best, eventually
 from tests.stack import Stack, running_stack
 
-EXPORT_TIMEOUT_S = 15.0
 PARENT_ID = "b7ad6b7169203331"
 TREE = {
     "chat": "",
@@ -49,25 +49,23 @@ def ask(stack: Stack, *, tenant: str = "demo", **headers: str) -> str:
 
 def summary_of(stack: Stack, request_id: str) -> dict[str, Any]:
     """The request's line in the traces service; waits for the exporters."""
-    deadline = time.monotonic() + EXPORT_TIMEOUT_S
-    while True:
-        for found in request(stack.traces_url, "GET", "/api/traces?limit=1000").json["requests"]:
-            if found["request_id"] == request_id:
-                return dict(found)
-        assert time.monotonic() < deadline, f"no trace of {request_id}"
-        time.sleep(0.1)
+
+    def listed() -> dict[str, Any] | None:
+        page = request(stack.traces_url, "GET", f"/api/traces?q={request_id}").json["requests"]
+        return next((found for found in page if found["request_id"] == request_id), None)
+
+    return eventually(listed, f"a trace of {request_id}")
 
 
 def spans_of(stack: Stack, trace_id: str, *wanted: str) -> dict[str, dict[str, Any]]:
     """The trace's spans by name (the last of each), once those wanted are there."""
-    deadline = time.monotonic() + EXPORT_TIMEOUT_S
-    while True:
-        rows = request(stack.traces_url, "GET", f"/api/trace/{trace_id}").json["rows"]
+
+    def complete() -> dict[str, dict[str, Any]] | None:
+        rows = request(stack.traces_url, "GET", f"/api/trace/{trace_id}").json.get("rows", [])
         spans = {row["span"]["name"]: row["span"] for row in rows}
-        if set(wanted) <= set(spans):
-            return spans
-        assert time.monotonic() < deadline, f"only {sorted(spans)}"
-        time.sleep(0.1)
+        return spans if spans.keys() >= set(wanted) else None
+
+    return eventually(complete, f"{wanted} in {trace_id}")
 
 
 def check_parents(spans: dict[str, dict[str, Any]], root_parent: str = "") -> None:
@@ -129,15 +127,18 @@ def test_long_stream_has_no_more_spans_than_a_short_one(stack: Stack) -> None:
         "ignore_eos": True,
         "stream": True,
     }
-    started_ns = time.time_ns()
-    answer = post(stack.url, body, stack.keys["demo"])
-    ended_ns = time.time_ns()
-    found = summary_of(stack, answer.headers["x-request-id"])
-    spans_of(stack, found["trace_id"], *TREE)
-    rows = request(stack.traces_url, "GET", f"/api/trace/{found['trace_id']}").json["rows"]
-    assert len(rows) <= len(TREE) + 6  # queue, transfer and compute of two engines
-    assert found["duration_ms"] == pytest.approx((ended_ns - started_ns) / 1e6, rel=0.2, abs=50)
-    assert found["ttft_ms"] < found["duration_ms"]
+
+    def untold_s() -> float:
+        """Of the client's time: what the root does not tell of."""
+        answer = post(stack.url, body, stack.keys["demo"])
+        found = summary_of(stack, answer.headers["x-request-id"])
+        spans_of(stack, found["trace_id"], *TREE)
+        rows = request(stack.traces_url, "GET", f"/api/trace/{found['trace_id']}").json["rows"]
+        assert len(rows) <= len(TREE) + 6  # queue, transfer and compute of two engines
+        assert found["ttft_ms"] < found["duration_ms"] <= answer.elapsed_s * 1e3
+        return float(answer.elapsed_s - found["duration_ms"] / 1e3)
+
+    at_best(untold_s, 0.05, "the client took longer by")
 
 
 def test_hit_has_its_tier_and_no_worker_in_its_trace(stack: Stack) -> None:
@@ -150,18 +151,17 @@ def test_hit_has_its_tier_and_no_worker_in_its_trace(stack: Stack) -> None:
         "stop": [" ", "e", "a", "\ufffd"],
     }
     wanted = ("chat", "cache.lookup", "cache.process")
-    deadline = time.monotonic() + 20
-    num_hits = 0
-    while True:  # a tenant that mostly missed has its dispatch beside the look-up for the first few hits
-        assert time.monotonic() < deadline, "every hit dispatched something"
+
+    def has_no_worker() -> bool:
+        """A tenant that mostly missed has its dispatch beside the look-up for the first few hits."""
         answer = post(stack.url, body, stack.keys["demo"])
-        num_hits += answer.headers["x-sub100-tier"] == "cache_exact"
-        if num_hits < 10:
-            continue
+        if answer.headers["x-sub100-tier"] != "cache_exact":
+            return False
         found = summary_of(stack, answer.headers["x-request-id"])
         assert found["tier"] == "cache_exact"
-        if set(spans_of(stack, found["trace_id"], *wanted)) == set(wanted):
-            return
+        return set(spans_of(stack, found["trace_id"], *wanted)) == set(wanted)
+
+    eventually(has_no_worker, "a hit that dispatches nothing")
 
 
 def test_no_prompt_text_in_any_span(stack: Stack) -> None:
@@ -188,9 +188,9 @@ def slow(tiny_model: Path) -> Iterator[Stack]:
 @sim_only
 def test_ttft_is_the_clients_first_content_chunk(slow: Stack) -> None:
     """O04: neither the keep-alive nor the head counts; within 10 ms of what the client saw, at best."""
-    differences = []
-    for i in range(3):
-        body = prompt_of_steps(3, salt=f"ttft{i}") | {"stream": True}
+
+    def difference_s() -> float:
+        body = prompt_of_steps(3, salt=secrets.token_hex(4)) | {"stream": True}
         started_at = time.monotonic()
         with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
             is_comment = isinstance(stream.next_event(), bytes)
@@ -202,8 +202,9 @@ def test_ttft_is_the_clients_first_content_chunk(slow: Stack) -> None:
         assert is_comment
         assert ttft_ms > 2 * STEP_S * 1e3
         assert ttft_ms <= seen_ms
-        differences.append(seen_ms - ttft_ms)
-    assert min(differences) < 10, differences
+        return float(seen_ms - ttft_ms) / 1e3
+
+    at_best(difference_s, 0.010, "the client saw it later by")
 
 
 @sim_only
@@ -231,7 +232,7 @@ def test_trace_stays_one_over_an_internal_retry(slow: Stack) -> None:
         events = stream.rest()
     prefill.wait()
     prefill.start()
-    slow.wait_ready("prefill-1", timeout_s=20)
+    slow.wait_ready("prefill-1")
     assert events[-1] == DONE
     assert deltas(event for event in events if isinstance(event, dict))
     found = summary_of(slow, request_id)

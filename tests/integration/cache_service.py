@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 
+from tests.patience import PATIENCE_S
 from tests.servers import Server
 
 from sub100_cache.composition import compose
@@ -35,7 +36,6 @@ from sub100_shared.config import Common
 from sub100_shared.lifecycle import Runtime
 from sub100_shared.telemetry import Telemetry
 
-WAIT_S = 10.0
 FILL_S = 0.5
 ANSWER = CachedAnswer(
     model="m", pieces=("Hel", "lo 👋"), finish_reason="stop", num_prompt_tokens=7, num_completion_tokens=3
@@ -78,7 +78,7 @@ class Client:
 
     async def ask(self, payload: bytes, headers: dict[str, str] | None = None) -> CacheReply:
         msg = await self._bus.request(
-            subjects.cache_lookup(self.region), payload, timeout_s=WAIT_S, headers=headers
+            subjects.cache_lookup(self.region), payload, timeout_s=PATIENCE_S, headers=headers
         )
         return codec.decode_cache_reply(msg.data)
 
@@ -141,7 +141,7 @@ class Client:
 
     async def _command(self, command: CacheInvalidate | CacheStatsQuery) -> CacheInvalidated | CacheStats:
         of = subjects.cache_stats if isinstance(command, CacheStatsQuery) else subjects.cache_admin
-        msg = await self._bus.request(of(self.region), codec.encode(command), timeout_s=WAIT_S)
+        msg = await self._bus.request(of(self.region), codec.encode(command), timeout_s=PATIENCE_S)
         return codec.decode_cache_admin_reply(msg.data)
 
     async def write(self, write: CacheFill | CacheAlias | CacheObserved) -> None:
@@ -149,7 +149,7 @@ class Client:
 
     async def reply_until(self, digest: bytes, is_so: Callable[[CacheReply], bool]) -> CacheReply:
         """Ask until the reply is as wanted."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not is_so(reply := await self.look_up(digest)):
                 pass
         return reply
@@ -165,7 +165,7 @@ class Client:
         revision: str = "",
     ) -> CacheHit:
         """Fill, and wait until it is found. A fill that Redis could not take is sent again."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 await self.fill(
                     digest, answer, ttl_s=ttl_s, scope=scope, question=question, revision=revision

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.cache_service import ANSWER, WAIT_S, Client, running_cache
+from tests.integration.cache_service import ANSWER, Client, running_cache
 from tests.integration.embedder_fake import SteeredEmbedder, bounded
 from tests.integration.redis_cluster import NUM_NODES, redis_cluster
+from tests.patience import PATIENCE_S
 from tests.servers import Server, redisearch_module, uses_containers
 
 from sub100_cache.breaker import Breaker
@@ -31,9 +32,8 @@ pytestmark = pytest.mark.skipif(uses_containers(), reason="nodes of a cluster mu
 SCOPE = hashlib.sha256(b"a scope").digest()
 TENANTS = [f"tenant-{number}" for number in range(8)]
 STORED, SAME = "Is it safe to take ibuprofen with milk?", "Hi, is it safe to take ibuprofen with milk?"
-SLACK_MS = 150.0
-"""What this machine may add."""
-HEALS_S = 30.0
+SLACK_MS = 700.0
+"""What this machine may add; whoever waited for a dead node would take a second."""
 OPPOSITE = "Is it not safe to take ibuprofen with milk?"
 
 
@@ -190,7 +190,7 @@ async def test_index_that_one_node_lost_is_made_again_there(
         [name] = await tenants.cluster.execute_command("FT._LIST", target_nodes=node)
         await tenants.cluster.execute_command("FT.DROPINDEX", name, target_nodes=node)
 
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             for client in tenants.clients:
                 while not await tenants.similarly_answered(client):
                     pass
@@ -220,7 +220,7 @@ async def test_node_that_dies_costs_hits_within_the_allotment_and_comes_back(
                 assert reply.spent_ms < 50 + SLACK_MS
         server.start()
 
-        async with asyncio.timeout(HEALS_S):
+        async with asyncio.timeout(PATIENCE_S):
             for client in tenants.clients:  # the node keeps nothing on disk: its tenants begin anew
                 while not await tenants.similarly_answered(client):
                     generation = await client.generation(digest(STORED), scope=SCOPE)

@@ -3,8 +3,9 @@
 import hashlib
 
 from redis.asyncio import Redis
-from tests.integration.cache_service import WAIT_S, Client, running_cache
+from tests.integration.cache_service import Client, running_cache
 from tests.integration.worker_fleet import Signal
+from tests.patience import PATIENCE_S
 from tests.servers import Server
 
 from sub100_cache.breaker import MAX_SLOW
@@ -33,7 +34,7 @@ class Statuses:
         def is_so() -> bool:
             return self.last is not None and self.last.state == "ready" and (not self.last.detail) == is_well
 
-        await self.changed.until(is_so, WAIT_S)
+        await self.changed.until(is_so, PATIENCE_S)
         assert self.last is not None
         return self.last
 
@@ -100,14 +101,15 @@ async def test_cache_lookup_costs_its_allotment_at_most_while_redis_hangs(
         await client.stored(DIGEST)
 
         own_redis_server.pause()
-        replies = [await client.look_up(DIGEST, allotted_ms=20) for _ in range(MAX_SLOW + 1)]
+        replies = [await client.look_up(DIGEST, allotted_ms=20) for _ in range(MAX_SLOW)]
         await statuses.until(is_well=False)
+        unasked = [await client.look_up(DIGEST, allotted_ms=20) for _ in range(9)]
         own_redis_server.resume()
 
-        assert all(is_unavailable(reply) for reply in replies)
-        # It waited its allotment, then gave up asking; the slack is this machine's.
-        assert 18 <= replies[0].spent_ms < 20 + 100
-        assert replies[-1].spent_ms < 10
+        assert all(is_unavailable(reply) for reply in replies + unasked)
+        # It waited its allotment, then gave up asking; at best, for this machine may add to any of them.
+        assert 18 <= min(reply.spent_ms for reply in replies) < 20 + 100
+        assert min(reply.spent_ms for reply in unasked) < 10
 
         await statuses.until(is_well=True)
         assert isinstance(

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 from redis.asyncio import Redis
-from tests.integration.cache_service import ANSWER, WAIT_S, Client, running_cache
+from tests.integration.cache_service import ANSWER, Client, running_cache
 from tests.integration.embedder_fake import DIMENSION, SteeredEmbedder, bounded
+from tests.patience import PATIENCE_S
 from tests.servers import Server, nats_server, redisearch_module, uses_containers
 
 from sub100_cache.config import CacheConfig
@@ -92,7 +93,7 @@ async def test_hits_of_every_kind_renew_no_time_to_live_and_it_ends_at_its_time(
     end_of_alias = await redis.pexpiretime(alias)
     num_hits = dict.fromkeys((STORED, SAME, JUDGED), 0)
 
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             replies = {
                 question: await client.look_up(digest(question), scope=SCOPE, question=question)
@@ -138,7 +139,7 @@ async def test_every_key_in_redis_has_an_end_within_the_longest_time_to_live(
             other = Client(bus, "eu", f"{tenant}-other")
             await other.invalidate(scope=SCOPE)
             kinds: set[str] = set()
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while len(kinds) < 7:
                     kinds = {key.decode().split(":")[2] async for key in redis.scan_iter()}
             ends = {key.decode(): await redis.pttl(key) async for key in redis.scan_iter()}

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 import pytest
 from redis.asyncio import Redis
-from tests.integration.cache_service import ANSWER, WAIT_S, Client, running_cache
+from tests.integration.cache_service import ANSWER, Client, running_cache
+from tests.patience import PATIENCE_S
 from tests.servers import Server
 
 from sub100_cache.config import CacheConfig
@@ -147,7 +148,7 @@ async def test_books_forget_what_has_ended(shelf_of: Callable[[Quota], Shelf]) -
     shelf = shelf_of(Quota(max_entries=100, max_bytes=LIMIT))
     assert await shelf.fill("long", vector=None)
     assert await shelf.fill("short", ttl_s=1, vector=None)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while await shelf.has("short"):
             pass
     assert (await shelf.ledger.size(shelf.tenant))[0] == 2
@@ -226,7 +227,7 @@ async def test_cache_books_learn_of_what_redis_evicted_by_itself(
     async with Redis.from_url(redis_server.url) as redis:
         await redis.delete(entry_key(client.tenant, digest("a")))
         # Nobody asks: the upkeep finds it.
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while await redis.exists(*ledger_keys(client.tenant)):
                 pass
 

@@ -12,7 +12,8 @@ import pytest
 from nats.aio.client import Client as Nats
 from redis.asyncio import Redis
 from tests.integration.bus_link import Link, linked
-from tests.integration.cache_service import ANSWER, WAIT_S, Client, running_cache
+from tests.integration.cache_service import ANSWER, Client, running_cache
+from tests.patience import PATIENCE_S
 from tests.servers import Server, nats_server
 
 from sub100_cache.config import CacheConfig
@@ -52,7 +53,7 @@ def is_absent(reply: CacheReply) -> bool:
 
 
 async def until(client: Client, name: str, scope: bytes, is_so: Callable[[CacheReply], bool]) -> CacheReply:
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not is_so(reply := await client.look_up(digest(name), scope=scope)):
             pass
     return reply
@@ -171,7 +172,7 @@ async def test_erasure_in_one_region_removes_the_bytes_in_the_other(world: World
         erased = await world.eu.invalidate(erase=True)
 
         assert (erased.error, erased.num_erased, erased.num_left) == ("", 20, 0)
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while [key async for key in redis.scan_iter(match=tenant_pattern(world.tenant))]:
                 pass
         proof = await world.us.invalidate(erase=True)
@@ -205,7 +206,7 @@ async def test_replica_that_is_late_or_ones_own_is_dropped(world: World) -> None
         hit = await until(world.us, "good", SCOPE, is_hit)
 
         assert isinstance(hit, CacheHit)
-        assert 5 <= hit.age_s < 5 + WAIT_S
+        assert 5 <= hit.age_s < 5 + PATIENCE_S
         for name in ("late", "own", "stranger"):
             assert is_absent(await world.us.look_up(digest(name), scope=SCOPE)), name
 
@@ -310,7 +311,7 @@ async def test_region_that_was_away_serves_nothing_that_was_invalidated_meanwhil
     async with running_cache(world.us_link.url, world.us_redis.url, "us", config=CONFIG):
         # From the first reply on: cut off, or caught up; never the old answer.
         replies: list[CacheReply] = []
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not (replies and is_absent(replies[-1])):
                 replies.append(await world.us.look_up(digest("q"), scope=SCOPE))
         await world.us.fill(digest("in flight"), scope=SCOPE, generation=captured)
@@ -334,7 +335,7 @@ async def test_region_whose_bus_was_cut_catches_up_before_it_serves(world: World
         await world.us_link.mend()
 
         replies: list[CacheReply] = []
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not (replies and is_absent(replies[-1])):
                 replies.append(await _soon(lambda: world.us.look_up(digest("q"), scope=SCOPE)))
 
@@ -366,7 +367,7 @@ async def test_region_whose_store_was_flushed_reads_the_log_again(world: World) 
         await redis.flushall()
 
         await world.send_replica("old", captured)  # before the log is read again
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while await redis.hget("sub100:cache:log:v2", "position") != b"1":
                 pass
         await world.send_replica("old", captured)
@@ -400,8 +401,8 @@ async def test_log_outlives_its_server_and_regions_find_it_again(
         world.bus.on_state(lambda connected: reconnected.set() if connected else None)
         own_nats_server.kill()
         own_nats_server.start()
-        await asyncio.wait_for(reconnected.wait(), WAIT_S)
-        async with asyncio.timeout(WAIT_S):
+        await asyncio.wait_for(reconnected.wait(), PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
             while (await _soon(lambda: world.eu.invalidate(scope=SCOPE))).error:
                 pass
             while not is_absent(await _soon(lambda: world.us.look_up(digest("q"), scope=SCOPE))):

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.integration.scheduler_service import WAIT_S, Asker, Worker, eventually, running_scheduler
+from tests.integration.scheduler_service import Asker, Worker, eventually, running_scheduler
+from tests.patience import PATIENCE_S
 from tests.servers import Server
 from tests.unit.ingress_exchange import TELEMETRY, exchange
 
@@ -64,7 +65,7 @@ async def view(nats_server: Server, region: str, bus: Bus) -> AsyncIterator[Regi
         await worker.die()
 
 
-def client_of(bus: Bus, region: str, timeout_ms: float = WAIT_S * 1e3) -> SchedulerClient:
+def client_of(bus: Bus, region: str, timeout_ms: float = PATIENCE_S * 1e3) -> SchedulerClient:
     return SchedulerClient(bus, TELEMETRY, region=region, timeout_ms=timeout_ms)
 
 
@@ -72,7 +73,7 @@ async def test_placement_is_settled_when_its_asker_is_cancelled(
     scheduler: Scheduler, bus: Bus, region: str
 ) -> None:
     asking = asyncio.create_task(client_of(bus, region).place(exchange(), PROMPT, ()))
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         asked = await scheduler.asked.get()
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -92,7 +93,7 @@ async def test_placement_that_came_back_is_left_to_the_caller(
     with pytest.raises(Refused, match="none"):
         await client.place(exchange(), PROMPT, ())
     await client.settle(Settled(placement_id="end", phase="all"))
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         asked = [await scheduler.asked.get() for _ in range(3)]
         assert (await scheduler.settled.get()).placement_id == "end"  # nothing was before it
     assert [placement.placement_id for placement in placements] == [one.placement_id for one in asked[:2]]

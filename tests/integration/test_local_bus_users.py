@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from tests.patience import PATIENCE_S
 from tests.servers import ChildProcess, Server, free_port
 
 from sub100_bootstrap.places import ROOT
@@ -19,7 +20,6 @@ from sub100_proto import subjects
 from sub100_shared.durable_log import DurableLog
 
 PASSWORD = "a-password-for-tests"
-WAIT_S = 5.0
 REGION = "here"
 
 FLOWS = [
@@ -129,7 +129,7 @@ async def test_message_of_the_flow_arrives(
     await listening.subscribe(subject, cb=on_message)
     await listening.flush()
     await (await members.get(sender)).publish(subject, b"hello")
-    assert await asyncio.wait_for(received.get(), WAIT_S) == b"hello"
+    assert await asyncio.wait_for(received.get(), PATIENCE_S) == b"hello"
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,14 @@ async def test_request_is_answered(members: Members, asker: str, replier: str, s
     listening = await members.get(replier)
     await listening.subscribe(subject, cb=on_message)
     await listening.flush()
-    reply = await (await members.get(asker)).request(subject, b"question", timeout=WAIT_S)
+    reply = await (await members.get(asker)).request(subject, b"question", timeout=PATIENCE_S)
     assert reply.data == b"answer"
 
 
 @pytest.mark.parametrize(("sender", "subject"), FORBIDDEN)
 async def test_message_outside_a_users_part_is_refused(members: Members, sender: str, subject: str) -> None:
     await (await members.get(sender)).publish(subject, b"intruder")
-    user, complaint = await asyncio.wait_for(members.complaints.get(), WAIT_S)
+    user, complaint = await asyncio.wait_for(members.complaints.get(), PATIENCE_S)
     assert user == sender
     assert f'permissions violation for publish to "{subject}"'.lower() in complaint.lower()
 
@@ -175,7 +175,7 @@ async def test_message_outside_a_users_part_is_refused(members: Members, sender:
 async def test_listening_to_others_is_refused(members: Members, user: str, subject: str) -> None:
     client = await members.get(user)
     await client.subscribe(subject)
-    _, complaint = await asyncio.wait_for(members.complaints.get(), WAIT_S)
+    _, complaint = await asyncio.wait_for(members.complaints.get(), PATIENCE_S)
     assert f'permissions violation for subscription to "{subject}"'.lower() in complaint.lower()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.integration.scheduler_service import Asker, running_scheduler
 from tests.integration.worker_fleet import BLOCK_SIZE, MODEL, Fleet, Signal, Worker
+from tests.patience import PATIENCE_S
 from tests.servers import Server
 
 from sub100_proto import codec, subjects
@@ -126,7 +127,7 @@ async def test_refused_worker_is_let_in_when_those_in_place_have_left(
             answer = await asker.place(model=MODEL)
             return isinstance(answer, Placement) and answer.decode.worker_id == new.worker_id
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not await is_placed():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 

@@ -75,7 +75,7 @@ async def test_workers_send_sixteen_tokens_in_sixteen_messages(fleet: Fleet, ing
 async def test_workers_coalesce_the_streams_of_a_step_into_one_message(
     fleet: Fleet, ingress: Ingress
 ) -> None:
-    decode = await fleet.start("decode", **SLOW)
+    decode = await fleet.start("decode", SIM_DELAY_MS="60")  # all have come before any ends
     answers = [
         await ingress.send(decode, ingress.decode_job(decode, prompt(10, start))) for start in range(8)
     ]

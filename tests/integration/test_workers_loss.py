@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.worker_fleet import Attempt, Fleet, Ingress, Worker
+from tests.patience import NUM_TRIES, PATIENCE_S
 from tests.servers import Server
 
 from sub100_engine.worker.shell import LAPSE_S
@@ -38,6 +39,11 @@ def prompt(num_tokens: int) -> list[int]:
 
 def code(attempt: Attempt) -> str:
     return attempt.failure.code if attempt.failure is not None else ""
+
+
+async def back(worker: Worker, epoch: int) -> None:
+    """The worker, which lost the bus for too long, is there in another life."""
+    await worker.beat(lambda beat: beat.epoch > epoch and beat.state == "ready")
 
 
 async def streaming(ingress: Ingress, worker: Worker, max_tokens: int) -> Attempt:
@@ -100,7 +106,7 @@ async def test_workers_that_died_are_told_as_no_responders(fleet: Fleet, ingress
     attempts: list[Attempt] = []
 
     # The server needs a moment to see that the connection is gone.
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not any(attempt.has_no_responders for attempt in attempts):
             attempts.append(await ingress.send(decode, ingress.decode_job(decode, prompt(5))))
             await asyncio.sleep(0.01)
@@ -134,7 +140,7 @@ async def test_workers_tell_every_stream_and_exit_when_the_engine_dies(
         await ingress.over(stream)
         assert code(stream) == "worker_lost"
         assert len(stream.ids()) >= 2
-    assert await decode.exited(timeout_s=8) == 1
+    assert await decode.exited() == 1
 
 
 async def test_workers_exit_at_once_when_a_dead_engine_still_had_leases(
@@ -144,7 +150,7 @@ async def test_workers_exit_at_once_when_a_dead_engine_still_had_leases(
     first = await ingress.prefilled(prefill, prompt(10))
     assert first.kv is not None
     await ingress.send(prefill, ingress.prefill_job(prefill, prompt(11)))
-    assert await prefill.exited(timeout_s=8) == 1
+    assert await prefill.exited() == 1
 
 
 async def test_workers_beat_on_with_a_step_that_stands_still_when_the_engine_hangs(
@@ -168,11 +174,15 @@ async def test_workers_lose_no_token_over_a_short_loss_of_the_bus(
 ) -> None:
     async with _on(own_nats_server, region, tmp_path) as (bus, fleet, ingress):
         decode = await fleet.start("decode", SIM_DELAY_MS="5")
-        stream = await streaming(ingress, decode, 250)
-        own_nats_server.kill()
-        own_nats_server.start()
-        await ingress.over(stream)
-        assert bus.num_reconnects == 1
+        for number in range(1, NUM_TRIES + 1):
+            epoch, stream = decode.epoch, await streaming(ingress, decode, 250)
+            own_nats_server.kill()
+            own_nats_server.start()
+            await ingress.over(stream)
+            assert bus.num_reconnects == number
+            if code(stream) != "worker_lost":
+                break
+            await back(decode, epoch)  # on a busy machine the loss was a long one
         stream.events.clear()  # what was on the wire may be lost: a gap that ingress asks for
         await ingress.control(decode, Resend(attempt=stream.job.attempt, position=0))
         await ingress.over(stream)
@@ -186,15 +196,23 @@ async def test_workers_tell_the_end_of_streams_that_ended_while_the_bus_was_away
     async with _on(own_nats_server, region, tmp_path) as (_, fleet, ingress):
         prefill = await fleet.start("prefill", SIM_DELAY_MS="400")
         decode = await fleet.start("decode", SIM_DELAY_MS="5")
-        first = await ingress.send(prefill, ingress.prefill_job(prefill, prompt(20)))
-        await ingress.claimed(first)
-        stream = await streaming(ingress, decode, 60)
-        own_nats_server.kill()
-        await asyncio.sleep(0.7)
-        own_nats_server.start()
-        await ingress.over(stream)
+        for _ in range(NUM_TRIES):
+            epochs = prefill.epoch, decode.epoch
+            first = await ingress.send(prefill, ingress.prefill_job(prefill, prompt(20)))
+            await ingress.claimed(first)
+            stream = await streaming(ingress, decode, 60)
+            own_nats_server.kill()
+            await asyncio.sleep(0.7)
+            own_nats_server.start()
+            await ingress.over(first)
+            await ingress.over(stream)
+            if "worker_lost" not in (code(first), code(stream)):
+                break
+            if code(first):  # on a busy machine the loss was a long one
+                await back(prefill, epochs[0])
+            if code(stream):
+                await back(decode, epochs[1])
         assert stream.tokens[-1].finish_reason == "length"
-        await ingress.over(first)
         assert first.first is not None
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE_S
+
 from sub100_proto import codec, headers, subjects, tokens
 from sub100_proto.budget import Budget
 from sub100_proto.fleet import Heartbeat, KvDump
@@ -21,7 +23,6 @@ from sub100_shared.bus import Bus, Incoming
 
 ROOT = Path(__file__).parents[2]
 MODEL = "sim-model"
-WAIT_S = 20.0
 BLOCK_SIZE = 32
 
 
@@ -34,7 +35,7 @@ class Signal:
     def __call__(self) -> None:
         self._changed.set()
 
-    async def until(self, is_so: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
+    async def until(self, is_so: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         async with asyncio.timeout(timeout_s):
             while not is_so():
                 self._changed.clear()
@@ -74,7 +75,7 @@ class Worker:
             raise AssertionError(f"{self.worker_id} exited:\n{self.log()[-3000:]}")
         ready.result()
 
-    async def exited(self, timeout_s: float = WAIT_S) -> int:
+    async def exited(self, timeout_s: float = PATIENCE_S) -> int:
         async with asyncio.timeout(timeout_s):
             return await self.process.wait()
 
@@ -170,7 +171,7 @@ class Ingress:
         reply = await self.bus.request(
             subjects.control(self.region, worker.role, worker.worker_id),
             codec.encode(DumpKv()),
-            timeout_s=WAIT_S,
+            timeout_s=PATIENCE_S,
         )
         return codec.decode_kv_dump(reply.data)
 

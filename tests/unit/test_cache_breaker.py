@@ -9,7 +9,7 @@ from sub100_cache.embedders.api import EmbedderUnavailable
 from sub100_cache.embedders.bounded import BoundedEmbedder
 from sub100_cache.store.commands import StoreUnavailable, open_commands
 
-SLOW_S = 0.05
+SLOW_S = 0.25
 
 
 def closed() -> Breaker:

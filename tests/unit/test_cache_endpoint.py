@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import numpy as np
 import pytest
+from tests.patience import PATIENCE_S
 
 from sub100_cache.breaker import MAX_SLOW, Breaker
 from sub100_cache.config import CacheConfig
@@ -54,7 +55,7 @@ async def server(answer: Answer) -> AsyncIterator[tuple[str, list[dict[str, obje
         yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1", asked
     finally:
         listening.close()
-        await asyncio.wait_for(asyncio.gather(*serving), 5)
+        await asyncio.wait_for(asyncio.gather(*serving), PATIENCE_S)
 
 
 def endpoint(url: str, key: str = "") -> Endpoint:
@@ -124,7 +125,7 @@ async def test_bounded_endpoint_costs_its_time_out_then_nothing_and_comes_back()
         assert len(asked) == num_asked, "an open breaker asks nothing"
 
         well.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while embedder.breaker.is_open:
                 await embedder.probe()
         assert len(await embedder.embed("t", "x", 1.0)) == 12

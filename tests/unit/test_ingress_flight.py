@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.unit.ingress_exchange import exchange
 
 from sub100_ingress.exchange import JOINED, MISS, Exchange
@@ -12,7 +13,6 @@ from sub100_proto.cache import CachedAnswer, CacheHit
 from sub100_shared import semconv
 from sub100_shared.errors import Evicted
 
-WAIT_S = 5.0
 HIT = CacheHit(
     answer=CachedAnswer(
         model="m", pieces=("Hel", "lo"), finish_reason="stop", num_prompt_tokens=7, num_completion_tokens=2
@@ -53,7 +53,7 @@ class Client:
         self.changed.set()
 
     async def has(self, *pieces: str) -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while self.got != list(pieces):
                 self.changed.clear()
                 await self.changed.wait()
@@ -85,7 +85,7 @@ class Air:
             run.tier, run.cache = semconv.TIER_COLD, MISS
             run.pieces.append(piece)
             run.num_completion_tokens += 1
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(PATIENCE_S):
                 await self.flight.text(piece)
 
     def land(self, error: Exception | None = None) -> None:
@@ -102,7 +102,7 @@ async def turns() -> None:
 
 async def left(task: "asyncio.Task[Any]") -> None:
     task.cancel()
-    await asyncio.wait({task}, timeout=WAIT_S)
+    await asyncio.wait({task}, timeout=PATIENCE_S)
     assert task.cancelled()
 
 
@@ -116,7 +116,7 @@ async def test_follower_gets_everything_from_the_beginning_and_goes_on() -> None
     await follower.has("a", "b")
     await air.say("c")
     air.land()
-    await asyncio.wait_for(asyncio.gather(*reading), WAIT_S)
+    await asyncio.wait_for(asyncio.gather(*reading), PATIENCE_S)
     assert air.leader.got == follower.got == ["a", "b", "c"]
     assert air.leader.is_finished
     assert follower.is_finished
@@ -135,7 +135,7 @@ async def test_leaving_leader_does_not_end_its_followers() -> None:
     await left(leading)
     await air.say("b")
     air.land()
-    await asyncio.wait_for(following, WAIT_S)
+    await asyncio.wait_for(following, PATIENCE_S)
     assert follower.got == ["a", "b"]
     assert not air.is_cancelled
 
@@ -164,7 +164,7 @@ async def test_slow_reader_holds_nobody_up(slow_one: str) -> None:
     await fast.has(*words)
     air.land()
     slow.can_read.set()
-    await asyncio.wait_for(asyncio.gather(*readers), WAIT_S)
+    await asyncio.wait_for(asyncio.gather(*readers), PATIENCE_S)
     assert slow.got == words
 
 
@@ -178,10 +178,10 @@ async def test_generation_waits_while_every_reader_is_far_behind() -> None:
     assert not saying.done()
     assert len(air.flight.run.pieces) <= MAX_LAG + 2
     follower.can_read.set()
-    await asyncio.wait_for(saying, WAIT_S)
+    await asyncio.wait_for(saying, PATIENCE_S)
     await left(readers[0])
     air.land()
-    await asyncio.wait_for(readers[1], WAIT_S)
+    await asyncio.wait_for(readers[1], PATIENCE_S)
 
 
 async def test_generation_goes_on_when_the_readers_it_waits_for_leave() -> None:
@@ -195,9 +195,9 @@ async def test_generation_goes_on_when_the_readers_it_waits_for_leave() -> None:
     following = air.board(follower)
     await asyncio.sleep(0)
     await left(leading)
-    await asyncio.wait_for(saying, WAIT_S)
+    await asyncio.wait_for(saying, PATIENCE_S)
     air.land()
-    await asyncio.wait_for(following, WAIT_S)
+    await asyncio.wait_for(following, PATIENCE_S)
     assert len(follower.got) == 2 * MAX_LAG
 
 
@@ -207,7 +207,7 @@ async def test_error_reaches_all_readers_after_what_there_is() -> None:
     await asyncio.sleep(0)
     await air.say("a")
     air.land(Evicted("worker_lost", "gone"))
-    found = await asyncio.wait_for(asyncio.gather(*readers, return_exceptions=True), WAIT_S)
+    found = await asyncio.wait_for(asyncio.gather(*readers, return_exceptions=True), PATIENCE_S)
     assert [getattr(error, "code", None) for error in found] == ["worker_lost"] * 2
     assert air.leader.got == follower.got == ["a"]
     assert not follower.is_finished
@@ -221,7 +221,7 @@ async def test_hit_is_replayed_to_all_and_what_was_begun_is_forgotten() -> None:
     run.output_ids, run.num_attempts, run.num_cached_tokens = [1, 2, 3], 2, 32
     air.flight.replay(HIT)
     air._ended.set()
-    await asyncio.wait_for(asyncio.gather(*readers), WAIT_S)
+    await asyncio.wait_for(asyncio.gather(*readers), PATIENCE_S)
     for client in (air.leader, follower):
         assert client.got == ["Hel", "lo"]
         assert client.tiers == ["cache_semantic"] * 2
@@ -238,5 +238,5 @@ async def test_keep_alives_reach_all_readers() -> None:
     await turns()
     await air.say("a")
     air.land()
-    await asyncio.wait_for(asyncio.gather(*readers), WAIT_S)
+    await asyncio.wait_for(asyncio.gather(*readers), PATIENCE_S)
     assert (air.leader.num_keep_alives, follower.num_keep_alives) == (1, 1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import uvicorn
+from tests.patience import PATIENCE_S
 
 from sub100_ingress import http_head
 from sub100_ingress.http_head import MAX_HEAD_BYTES, BoundedHeads
@@ -43,7 +44,7 @@ async def said(port: int, *parts: bytes) -> bytes:
     """Everything that the server says until it closes; what it does not take is left."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             try:
                 for part in parts:
                     writer.write(part)

@@ -4,6 +4,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.patience import at_best
 
 from sub100_ingress import json_body
 from sub100_shared.errors import ClientError
@@ -86,13 +87,16 @@ HOSTILE = {
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
 def test_load_refuses_hostile_bodies_within_100_ms(body: bytes) -> None:
-    started = time.thread_time()
-    with pytest.raises(ClientError) as refused:
-        json_body.load(body)
-    spent_ms = (time.thread_time() - started) * 1e3
-    assert (refused.value.code, refused.value.status) == ("invalid_json", 400)
-    assert len(refused.value.message) < 200
-    assert spent_ms < 100
+    def spent_s() -> float:
+        started = time.thread_time()
+        with pytest.raises(ClientError) as refused:
+            json_body.load(body)
+        spent_s = time.thread_time() - started
+        assert (refused.value.code, refused.value.status) == ("invalid_json", 400)
+        assert len(refused.value.message) < 200
+        return spent_s
+
+    at_best(spent_s, 0.1, "seconds of CPU")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.unit.ingress_exchange import DEMO
 
 from sub100_ingress.judge import Case, JudgeQueue
@@ -10,7 +11,6 @@ from sub100_ingress.model_judge import is_yes, request_of
 from sub100_proto.cache import CacheAlias
 from sub100_shared.errors import Evicted
 
-WAIT_S = 5.0
 SAME = frozenset(
     {
         ("How do I reset my password?", "What are the steps to reset my password?"),
@@ -56,11 +56,11 @@ class Court:
         self.queue = JudgeQueue(self.oracle, lambda: self.is_quiet, self.published.put, **options)
 
     async def next_alias(self) -> bytes:
-        return (await asyncio.wait_for(self.published.get(), WAIT_S)).digest
+        return (await asyncio.wait_for(self.published.get(), PATIENCE_S)).digest
 
     async def until(self, **expected: int) -> None:
         """A case is counted when it is over, a turn of the loop after its alias."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while self.queue.num_cases != expected:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
@@ -78,7 +78,7 @@ def case(digest: bytes, neighbour: str = "Capital of France?", question: str = "
 
 @pytest.fixture
 async def court() -> AsyncIterator[Court]:
-    made = Court(max_cases=3, timeout_s=0.2)
+    made = Court(max_cases=3, timeout_s=1.0)
     task = asyncio.create_task(made.queue.run())
     yield made
     task.cancel()
@@ -126,7 +126,7 @@ async def test_judge_that_never_answers_costs_one_case(court: Court) -> None:
     court.oracle.can_say.clear()
     court.queue.offer(case(b"never"))
     court.queue.offer(case(b"next"))
-    await asyncio.wait_for(court.oracle.second.wait(), WAIT_S)
+    await asyncio.wait_for(court.oracle.second.wait(), PATIENCE_S)
     court.oracle.can_say.set()
     assert await court.next_alias() == b"next"
 

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from sub100_ingress.overlap import UntilHit
 from sub100_proto.cache import CachedAnswer, CacheHit, CacheMiss, CacheReply
@@ -12,7 +13,6 @@ HIT = CacheHit(
     tier="exact",
     age_s=0.0,
 )
-WAIT_S = 5.0
 
 
 def use(hit: CacheHit) -> bool:
@@ -41,7 +41,7 @@ async def test_hit_cuts_the_block_and_its_clean_up_runs() -> None:
     with UntilHit(lookup.task, use) as race:
         try:
             lookup.answer(HIT)
-            await asyncio.wait_for(asyncio.Event().wait(), WAIT_S)
+            await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
         finally:
             await asyncio.sleep(0)  # clean-up may wait
             cleaned.append(True)
@@ -71,7 +71,7 @@ async def test_hit_is_read_before_the_block_has_cleaned_up() -> None:
     with UntilHit(lookup.task, use):
         try:
             lookup.answer(HIT)
-            await asyncio.wait_for(asyncio.Event().wait(), WAIT_S)
+            await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
         finally:
             order.append("cleaned")
     await reader
@@ -109,7 +109,7 @@ async def test_cancellation_from_outside_wins_over_a_hit_at_the_same_time() -> N
     await asyncio.sleep(0)
     lookup.task.add_done_callback(lambda _: task.cancel())  # in the same turn of the loop
     lookup.answer(HIT)
-    await asyncio.wait({task}, timeout=WAIT_S)
+    await asyncio.wait({task}, timeout=PATIENCE_S)
     assert task.cancelled()
 
 

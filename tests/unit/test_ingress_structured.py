@@ -236,9 +236,9 @@ def test_schema_made_of_references_is_checked_in_no_time() -> None:
         "anyOf": [{"$ref": "#/$defs/d0"} for _ in range(800)],
         "$defs": {**chain, "d1500": {"type": "null"}},
     }
-    began = time.monotonic()
+    began = time.thread_time()
     assert json_schema.checked(wide, "at")
-    assert time.monotonic() - began < 0.5
+    assert time.thread_time() - began < 0.5
 
 
 def test_minimum_of_tokens_contradicts_a_shape() -> None:

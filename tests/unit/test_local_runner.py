@@ -4,11 +4,11 @@ import os
 import secrets
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE_S, eventually
 
 from sub100_local import leftovers, private_files, programs, runner, startup
 from sub100_local.directories import Directories
@@ -16,7 +16,6 @@ from sub100_local.programs import Program, log_path, supervisor_config
 from sub100_local.runner import NotRunning, ProcessInfo, Runner
 from sub100_local.vigil import Vigil
 
-TIMEOUT_S = 20.0
 PATIENT = """
 import signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -31,13 +30,6 @@ while True:
     signal.pause()
 """
 BROKEN = "import sys; sys.exit('the reason')"
-
-
-def eventually(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 class Bench:
@@ -76,7 +68,7 @@ class Bench:
         return path.read_text() if path.exists() else ""
 
     def close(self) -> None:
-        self.runner.shutdown(TIMEOUT_S)
+        self.runner.shutdown(PATIENCE_S)
         leftovers.kill(self.run_id, self.child.pid)
         self.child.wait(5)
 
@@ -91,16 +83,16 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def test_program_gets_its_environment_whatever_it_holds(bench: Bench) -> None:
     value = "a \"quoted\" 100% 'value', with = and \n a line"
     bench.add("env-1", "import os; print(repr(os.environ['VALUE']))" + PATIENT, {"VALUE": value})
-    eventually(lambda: "up" in bench.log("env-1"))
+    eventually(lambda: "up" in bench.log("env-1"), "the program up")
     assert repr(value) in bench.log("env-1")
 
 
 def test_program_that_is_stopped_drains_and_its_neighbour_goes_on(bench: Bench) -> None:
     bench.add("stay-1", PATIENT)
     bench.add("stay-2", PATIENT)
-    eventually(lambda: "up" in bench.log("stay-1") and "up" in bench.log("stay-2"))
+    eventually(lambda: "up" in bench.log("stay-1") and "up" in bench.log("stay-2"), "both up")
     neighbour = bench.info("stay-1").pid
-    assert bench.runner.stop(["stay-2"], TIMEOUT_S) == []
+    assert bench.runner.stop(["stay-2"], PATIENCE_S) == []
     assert bench.info("stay-2").exit_status == 0
     programs.remove(bench.directories.programs, "stay-2")
     bench.runner.forget(["stay-2"])
@@ -110,12 +102,12 @@ def test_program_that_is_stopped_drains_and_its_neighbour_goes_on(bench: Bench) 
 
 def test_program_that_is_killed_is_started_again_and_the_vigil_says_so(bench: Bench) -> None:
     bench.add("again-1", PATIENT)
-    eventually(lambda: bench.info("again-1").state == "RUNNING")
+    eventually(lambda: bench.info("again-1").state == "RUNNING", "RUNNING")
     vigil = Vigil()
     assert vigil.look(bench.runner.processes(), bench.directories.logs) == []
     first = bench.info("again-1").pid
     os.kill(first, signal.SIGKILL)
-    eventually(lambda: bench.info("again-1").pid not in (0, first))
+    eventually(lambda: bench.info("again-1").pid not in (0, first), "another process")
     assert vigil.look(bench.runner.processes(), bench.directories.logs) == [
         "again-1 exited and was started again"
     ]
@@ -123,7 +115,7 @@ def test_program_that_is_killed_is_started_again_and_the_vigil_says_so(bench: Be
 
 def test_program_that_never_starts_gives_up_with_its_last_words(bench: Bench) -> None:
     bench.add("broken-1", BROKEN)
-    eventually(lambda: bench.info("broken-1").state == "FATAL")
+    eventually(lambda: bench.info("broken-1").state == "FATAL", "FATAL")
     with pytest.raises(startup.GaveUp, match="broken-1 does not start") as caught:
         startup.check_alive(bench.runner.processes(), bench.directories.logs)
     assert "the reason" in str(caught.value)
@@ -135,11 +127,11 @@ def test_program_that_never_starts_gives_up_with_its_last_words(bench: Bench) ->
 def test_programs_die_with_a_runner_that_is_killed(tmp_path: Path) -> None:
     own = Bench(tmp_path)
     own.add("orphan-1", PATIENT)
-    eventually(lambda: "up" in own.log("orphan-1"))
+    eventually(lambda: "up" in own.log("orphan-1"), "the orphan up")
     assert len(leftovers.find(own.run_id, own.child.pid)) == 2
     own.child.kill()
     own.child.wait(5)
-    eventually(lambda: leftovers.find(own.run_id, own.child.pid) == [])
+    eventually(lambda: leftovers.find(own.run_id, own.child.pid) == [], "nothing left")
     with pytest.raises(NotRunning):
         own.runner.processes()
 
@@ -149,7 +141,7 @@ def test_leftovers_of_a_run_are_killed_and_those_of_another_are_not(tmp_path: Pa
     try:
         one.add("deaf-1", DEAF)
         other.add("other-1", PATIENT)
-        eventually(lambda: "up" in one.log("deaf-1") and "up" in other.log("other-1"))
+        eventually(lambda: "up" in one.log("deaf-1") and "up" in other.log("other-1"), "both up")
         one.child.kill()
         one.child.wait(5)
         assert leftovers.kill(one.run_id, one.child.pid) >= 1

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.servers import free_port
 
 from sub100_shared.bus import Bus, address_of
@@ -29,7 +30,7 @@ async def test_waiting_for_a_server_tells_no_password() -> None:
     connecting = asyncio.create_task(
         Bus.connect(f"nats://svc:hunter2@127.0.0.1:{port}", name="x", on_wait=told.put_nowait)
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         reason = await told.get()
     connecting.cancel()
     await asyncio.gather(connecting, return_exceptions=True)

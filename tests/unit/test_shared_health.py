@@ -46,8 +46,8 @@ async def test_lag_of_a_blocked_loop_is_seen() -> None:
     metrics = Metrics()
     await _watched(metrics, 0.01)
 
-    assert _value(metrics, "sub100_loop_lag_seconds_count") == 1
-    assert _value(metrics, "sub100_loop_lag_seconds_bucket", le="0.1") == 0
+    num_short = _value(metrics, "sub100_loop_lag_seconds_bucket", le="0.1")
+    assert _value(metrics, "sub100_loop_lag_seconds_count") > num_short
     assert _value(metrics, "sub100_loop_lag_seconds_sum") >= 0.15
 
 

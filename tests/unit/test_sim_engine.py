@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from sub100_engine.api import EngineStartError, KvChange, Output, Work
 from sub100_engine.sim import (
@@ -189,7 +190,7 @@ async def test_sim_lease_frees_blocks_at_its_end_and_leaves_a_tombstone(
         ),
         late,
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await late.over()
     assert late.outputs[-1].error == "kv_expired"
     assert "expired" in late.outputs[-1].reason
@@ -213,7 +214,7 @@ async def test_sim_pull_fails_when_the_producer_sends_wrong_bytes_or_none(
         ),
         told,
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await told.over()
     assert told.outputs[-1].error == "kv_load_failed"
     assert told.ids == []
@@ -231,7 +232,7 @@ async def test_sim_decode_with_kv_and_no_output_gives_the_whole_answer(
         await clock.run(sink.over())
         kv = sink.outputs[0].kv
         decode.decode(Work(attempt="d", prompt=job.prompt, sampling=job.sampling, kv=kv), told)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await told.over()
         assert told.outputs[0].transferred_tokens == num_prompt
         assert told.ids[0] == sink.ids[0]
@@ -256,7 +257,7 @@ async def test_sim_goes_on_with_others_while_a_pull_stalls(start: Start, clock: 
         stalled,
     )
     decode.decode(work("b", 8, max_tokens=10), neighbour)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await neighbour.over()
     assert len(neighbour.ids) == 10
     assert stalled.outputs == []
@@ -269,7 +270,7 @@ async def test_sim_makes_one_token_a_step_and_yields_between_steps(start: Start,
     sink = Timed(clock)
     engine.decode(work("a", 8, max_tokens=16), sink)
     num_told: list[int] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while len(sink.outputs) < 16:
             await asyncio.sleep(0)
             num_told.append(len(sink.outputs))

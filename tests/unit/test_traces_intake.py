@@ -4,11 +4,11 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 
+from tests.patience import PATIENCE_S
+
 from sub100_traces.intake import MAX_BATCH_SPANS, Intake
 from sub100_traces.spans import Span
 from sub100_traces.store import House
-
-WAIT_S = 10.0
 
 
 def spans(count: int) -> list[Span]:
@@ -28,7 +28,7 @@ class GatedSink:
 
     def write(self, batch: Sequence[Span]) -> int:
         self.entered.release()
-        assert self.gate.acquire(timeout=WAIT_S)
+        assert self.gate.acquire(timeout=PATIENCE_S)
         if self.failures:
             raise self.failures.pop()
         self.batches.append(list(batch))
@@ -46,14 +46,14 @@ def test_offer_drops_and_counts_the_excess_when_the_disk_is_slow() -> None:
     intake = Intake(sink, max_spans=10)
     intake.start()
     assert intake.offer(spans(1)) == 0
-    assert sink.entered.acquire(timeout=WAIT_S)  # the writer now hangs in its first write
+    assert sink.entered.acquire(timeout=PATIENCE_S)  # the writer now hangs in its first write
     assert intake.offer(spans(7)) == 0
     assert intake.offer(spans(5)) == 2
     assert intake.offer(spans(5)) == 5
     stats = intake.stats
     assert (stats.received, stats.stored, stats.dropped, stats.queued) == (18, 0, 7, 10)
     sink.gate.release(2)
-    assert intake.close(WAIT_S)
+    assert intake.close(PATIENCE_S)
     assert (intake.stats.stored, intake.stats.dropped, intake.stats.queued) == (11, 7, 0)
 
 
@@ -64,11 +64,11 @@ def test_close_writes_what_is_queued_and_takes_nothing_more() -> None:
     assert intake.offer(spans(MAX_BATCH_SPANS + 1)) == 0
     intake.start()
     assert intake.is_running
-    assert intake.close(WAIT_S)
+    assert intake.close(PATIENCE_S)
     assert [len(batch) for batch in sink.batches] == [MAX_BATCH_SPANS, 1]
     assert not intake.is_running
     assert intake.offer(spans(3)) == 3
-    assert intake.close(WAIT_S)
+    assert intake.close(PATIENCE_S)
 
 
 def test_close_gives_up_in_time_when_the_disk_hangs() -> None:
@@ -76,10 +76,10 @@ def test_close_gives_up_in_time_when_the_disk_hangs() -> None:
     intake = Intake(sink, max_spans=10)
     intake.start()
     intake.offer(spans(1))
-    assert sink.entered.acquire(timeout=WAIT_S)
+    assert sink.entered.acquire(timeout=PATIENCE_S)
     assert not intake.close(0.01)
     sink.gate.release()
-    assert intake.close(WAIT_S)
+    assert intake.close(PATIENCE_S)
 
 
 def test_intake_counts_a_refused_batch_and_goes_on() -> None:
@@ -89,15 +89,15 @@ def test_intake_counts_a_refused_batch_and_goes_on() -> None:
     intake.start()
     intake.offer(spans(3))
     sink.gate.release()
-    assert sink.entered.acquire(timeout=WAIT_S)
+    assert sink.entered.acquire(timeout=PATIENCE_S)
     intake.offer(spans(2))
     sink.gate.release(2)
-    assert intake.close(WAIT_S)
+    assert intake.close(PATIENCE_S)
     assert (intake.stats.stored, intake.stats.dropped) == (2, 3)
 
 
 def test_close_returns_at_once_when_never_started() -> None:
-    assert Intake(GatedSink(), max_spans=1).close(WAIT_S)
+    assert Intake(GatedSink(), max_spans=1).close(PATIENCE_S)
 
 
 def test_intake_keeps_house_while_more_is_left_and_tells_of_changes() -> None:
@@ -105,11 +105,11 @@ def test_intake_keeps_house_while_more_is_left_and_tells_of_changes() -> None:
     changed = threading.Semaphore(0)
     intake = Intake(sink, max_spans=10, on_change=changed.release)
     intake.start()
-    assert changed.acquire(timeout=WAIT_S)  # the house
+    assert changed.acquire(timeout=PATIENCE_S)  # the house
     sink.gate.release()
     intake.offer(spans(1))
-    assert changed.acquire(timeout=WAIT_S)  # the span
-    assert intake.close(WAIT_S)
+    assert changed.acquire(timeout=PATIENCE_S)  # the span
+    assert intake.close(PATIENCE_S)
     assert sink.num_houses >= 3
     assert not changed.acquire(blocking=False)
 
@@ -121,6 +121,6 @@ def test_intake_goes_on_when_housekeeping_fails() -> None:
     intake = Intake(sink, max_spans=10)
     intake.start()
     intake.offer(spans(1))
-    assert sink.entered.acquire(timeout=WAIT_S)
-    assert intake.close(WAIT_S)
+    assert sink.entered.acquire(timeout=PATIENCE_S)
+    assert intake.close(PATIENCE_S)
     assert intake.stats.stored == 1

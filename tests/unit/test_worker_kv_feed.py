@@ -2,6 +2,8 @@
 
 import asyncio
 
+from tests.patience import PATIENCE_S
+
 from sub100_engine.api import KvChange
 from sub100_engine.worker.kv_feed import KvFeed
 from sub100_proto import blocks, codec
@@ -26,7 +28,7 @@ class Wire:
         self.sent.append(codec.decode_kv_events(payload))
 
     async def carried(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await self.came.wait()
         self.came.clear()
 

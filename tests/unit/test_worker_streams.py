@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from sub100_decode.service import DecodeRole
 from sub100_engine.api import Output
@@ -55,7 +56,7 @@ def tell(streams: Streams, stream: Stream, ids: list[int], finish_reason: str = 
 
 
 async def flushed(streams: Streams) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await streams.flush()
 
 
