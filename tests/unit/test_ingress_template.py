@@ -6,6 +6,8 @@ import pytest
 
 from sub100_ingress.messages import ChatMessage, ToolCall
 from sub100_ingress.template import ChatTemplate
+from sub100_ingress.tool_support import support_of
+from sub100_ingress.tools import Function
 from sub100_shared.errors import ClientError
 
 NOW = datetime(2026, 11, 30, 6, 0, tzinfo=UTC)
@@ -96,6 +98,81 @@ def test_template_takes_the_default_of_several(tmp_path: Path) -> None:
     several = [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": several}))
     assert ChatTemplate(tmp_path).render(CHAT) == "yes"
+
+
+def test_template_for_tools_renders_chats_with_tools(tmp_path: Path) -> None:
+    """Hermes' way; newer models have one template for both."""
+    several = [
+        {"name": "default", "template": "plain"},
+        {"name": "tool_use", "template": "{{ tools[0].type }}"},
+    ]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": several}))
+    template = ChatTemplate(tmp_path)
+    assert template.render(CHAT) == "plain"
+    assert template.render(CHAT, [Function(name="f")]) == "function"
+    assert template.source_with_tools == "{{ tools[0].type }}"
+
+
+QWEN = """\
+{%- if tools %}
+    {{- '<|im_start|>system\\n' + messages[0].content + "\\n\\n# Tools\\n\\n<tools>" }}
+    {%- for tool in tools %}
+        {{- "\\n" }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- "\\n</tools>\\n\\n<tool_call>\\n{\\"name\\": <function-name>, \\"arguments\\": <args>}" }}
+    {{- "\\n</tool_call><|im_end|>\\n" }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if (message.role == "user") or (message.role == "assistant" and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == "assistant" %}
+        {{- '<|im_start|>' + message.role }}
+        {%- if message.content %}
+            {{- '\\n' + message.content }}
+        {%- endif %}
+        {%- for tool_call in message.tool_calls %}
+            {%- if tool_call.function is defined %}
+                {%- set tool_call = tool_call.function %}
+            {%- endif %}
+            {{- '\\n<tool_call>\\n{"name": "' + tool_call.name + '", "arguments": ' }}
+            {{- tool_call.arguments | tojson }}
+            {{- '}\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == "tool" %}
+        {%- if (loop.index0 == 0) or (messages[loop.index0 - 1].role != "tool") %}
+            {{- '<|im_start|>user' }}
+        {%- endif %}
+        {{- '\\n<tool_response>\\n' + message.content + '\\n</tool_response>' }}
+        {%- if loop.last or (messages[loop.index0 + 1].role != "tool") %}
+            {{- '<|im_end|>\\n' }}
+        {%- endif %}
+    {%- endif %}
+{%- endfor %}
+"""
+"""After the template of Qwen 2.5."""
+
+
+def test_round_of_tools_reads_as_the_model_knows_it(tmp_path: Path) -> None:
+    made = template(tmp_path, QWEN)
+    turns = [
+        ChatMessage(role="system", parts=("Be brief.",)),
+        ChatMessage(role="user", parts=("Add.",)),
+        CALL,
+        ChatMessage(role="tool", parts=("3",), tool_call_id="c"),
+    ]
+    assert made.render(turns, [Function(name="f", description="é")]) == (
+        "<|im_start|>system\nBe brief.\n\n# Tools\n\n<tools>\n"
+        '{"type": "function", "function": {"name": "f", "description": "é", '
+        '"parameters": {"type": "object", "properties": {}}}}\n</tools>\n\n'
+        '<tool_call>\n{"name": <function-name>, "arguments": <args>}\n</tool_call><|im_end|>\n'
+        "<|im_start|>user\nAdd.<|im_end|>\n"
+        '<|im_start|>assistant\n<tool_call>\n{"name": "f", "arguments": {"a": "<é>"}}\n</tool_call>'
+        "<|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\n3\n</tool_response><|im_end|>\n"
+    )
+    assert support_of(made.source_with_tools, "auto").form == "hermes"
 
 
 def test_template_that_is_missing_refuses_chats_only(tmp_path: Path) -> None:

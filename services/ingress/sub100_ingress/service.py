@@ -263,7 +263,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         clock=monotonic_ms,
         model=model,
         model_revision=ModelRevision(text_revision(directory), fleet, model),
-        tools=support_of(template.source, config.tool_form),
+        tools=support_of(template.source_with_tools, config.tool_form),
         created=int(time.time()),
         use_cache=config.cache,
         max_body_bytes=config.max_body_bytes,

@@ -1,5 +1,6 @@
 """Chat templates, rendered the way Hugging Face renders them, in a sandbox."""
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,7 +24,8 @@ _MAX_GROWTH: Final = 4
 
 
 class ChatTemplate:
-    """The template of one model; safe to use from several threads.
+    """The template of one model, and another for chats with tools where the model has one; safe to use from
+    several threads.
 
     Without a template in the directory only completions can be served. ``now`` feeds ``strftime_now``.
     Raises ValueError if the template does not compile.
@@ -31,16 +33,15 @@ class ChatTemplate:
 
     def __init__(self, model_dir: Path, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         config = read_json(model_dir / "tokenizer_config.json")
-        source = _source(model_dir, config)
-        self.source = source or ""
         self._special = _special_tokens(config, read_json(model_dir / "special_tokens_map.json"))
-        self._knows_tool_calls = "tool_calls" in self.source
-        self._template: jinja2.Template | None = None
-        if source is not None:
-            try:
-                self._template = _environment(now).from_string(source)
-            except jinja2.TemplateError as error:
-                raise ValueError(f"the chat template in {model_dir} does not compile: {error}") from error
+        sources = _sources(model_dir, config)
+        self.source_with_tools = sources.get("tool_use", sources.get("default", ""))
+        try:
+            compiled = {name: _Compiled(source, now) for name, source in sources.items()}
+        except jinja2.TemplateError as error:
+            raise ValueError(f"the chat template in {model_dir} does not compile: {error}") from error
+        self._plain = compiled.get("default")
+        self._with_tools = compiled.get("tool_use", self._plain)
 
     def render(self, messages: Sequence[ChatMessage], functions: Sequence[Function] = ()) -> str:
         """The prompt of a chat, open for the assistant's answer. ``functions`` are shown to a model whose
@@ -49,16 +50,17 @@ class ChatTemplate:
         Raises ClientError: there is no template, it refuses the conversation (``raise_exception``), it
         fails on it, or it makes more than _MAX_GROWTH times the text (plus 1 MiB) out of it.
         """
-        if self._template is None:
+        compiled = self._with_tools if functions else self._plain
+        if compiled is None:
             raise ClientError("unsupported_value", "this model has no chat template", param="messages")
-        views = [template_view(each, with_tool_calls=self._knows_tool_calls) for each in messages]
+        views = [template_view(each, with_tool_calls=compiled.knows_tool_calls) for each in messages]
         num_given = sum(len(view["content"]) for view in views)
         num_given += sum(len(each.parameters) for each in functions)
         limit = _OVERHEAD_CHARS + _MAX_GROWTH * num_given
         pieces: list[str] = []
         num_chars = 0
         try:
-            for piece in self._template.generate(
+            for piece in compiled.template.generate(
                 messages=views,
                 tools=[template_tool(each) for each in functions] or None,
                 documents=None,
@@ -87,6 +89,12 @@ class ChatTemplate:
                 "invalid_value", "the model's chat template cannot render these messages", param="messages"
             ) from error
         return "".join(pieces)
+
+
+class _Compiled:
+    def __init__(self, source: str, now: Callable[[], datetime]) -> None:
+        self.template = _environment(now).from_string(source)
+        self.knows_tool_calls = "tool_calls" in source
 
 
 class _Refusal(jinja2.TemplateError):
@@ -134,19 +142,22 @@ def _tojson(
     )
 
 
-def _source(model_dir: Path, config: Mapping[str, Any]) -> str | None:
-    """``chat_template.jinja`` if there is one, else the (default) template of tokenizer_config.json."""
-    try:
-        return (model_dir / "chat_template.jinja").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        pass
-    source = config.get("chat_template")
-    if isinstance(source, list):
-        by_name = {each.get("name"): each.get("template") for each in source if isinstance(each, dict)}
-        source = by_name.get("default")
-    if source is not None and not isinstance(source, str):
-        raise ValueError(f"{model_dir}/tokenizer_config.json: chat_template is not text")
-    return source
+def _sources(model_dir: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    """Those of tokenizer_config.json by name; ``chat_template.jinja``, if there is one, is the default."""
+    given = config.get("chat_template")
+    if not isinstance(given, list):
+        given = [] if given is None else [{"name": "default", "template": given}]
+    found = {each.get("name"): each.get("template") for each in given if isinstance(each, dict)}
+    with contextlib.suppress(FileNotFoundError):
+        found["default"] = (model_dir / "chat_template.jinja").read_text(encoding="utf-8")
+    sources: dict[str, str] = {}
+    for name in ("default", "tool_use"):
+        source = found.get(name)
+        if isinstance(source, str):
+            sources[name] = source
+        elif source is not None:
+            raise ValueError(f"{model_dir}/tokenizer_config.json: chat_template is not text")
+    return sources
 
 
 def _special_tokens(*configs: Mapping[str, Any]) -> dict[str, str]:
