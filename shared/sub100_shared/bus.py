@@ -170,11 +170,17 @@ class Bus:
         self, subject: str, payload: bytes, *, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
         """Send; raises BusUnavailable or PayloadTooLarge. A reply subject asks NATS to tell it when
-        nobody listens."""
+        nobody listens.
+
+        While NATS is slow to read it waits, and can be cancelled: what is sent may leave all the same.
+        """
         if not self._nc.is_connected:
             raise BusUnavailable
+        num_cancelled = _num_cancelled()
         try:
             await self._nc.publish(subject, payload, reply, headers)
+            if _num_cancelled() > num_cancelled:  # the client forgets it
+                raise asyncio.CancelledError
         except nats.errors.MaxPayloadError as error:
             raise PayloadTooLarge(len(payload), self.max_payload) from error
         except (nats.errors.Error, OSError) as error:
@@ -190,11 +196,10 @@ class Bus:
         """
         if not self._nc.is_connected:
             raise BusUnavailable
-        task = asyncio.current_task()
-        num_cancelled = 0 if task is None else task.cancelling()
+        num_cancelled = _num_cancelled()
         try:
             reply = await self._nc.request(subject, payload, timeout_s, headers=headers)
-            if task is not None and task.cancelling() > num_cancelled:
+            if _num_cancelled() > num_cancelled:
                 raise asyncio.CancelledError
             return _incoming(reply)
         except nats.errors.NoRespondersError as error:
@@ -338,6 +343,12 @@ def address_of(url: str) -> str:
         scheme, separator, rest = each.rpartition("://")
         shown.append(scheme + separator + rest.rpartition("@")[2])
     return ",".join(shown)
+
+
+def _num_cancelled() -> int:
+    """How often the current task was cancelled."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 def _incoming(msg: Msg) -> Incoming:

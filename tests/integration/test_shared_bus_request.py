@@ -1,7 +1,10 @@
-"""A request over the bus that is given up is given up, also in the moment in which its reply comes."""
+"""What is sent over the bus and given up is given up: in the moment in which the reply comes, or while NATS
+takes nothing."""
 
 import asyncio
 import random
+
+from tests.servers import Server
 
 from sub100_shared.bus import Bus, Incoming
 
@@ -43,3 +46,18 @@ async def test_cancellation_that_comes_with_the_reply_is_not_lost(bus: Bus, regi
             num_cancelled += 1
             assert task.cancelled()
     assert num_cancelled > NUM_REQUESTS // 20
+
+
+async def test_cancelled_publish_ends_while_nats_does_not_read(own_nats_server: Server) -> None:
+    bus = await Bus.connect(own_nats_server.url, name="test")
+    own_nats_server.pause()
+    try:
+        task = asyncio.create_task(bus.publish("test.large", bytes(7_000_000)))
+        _, waiting = await asyncio.wait({task}, timeout=0.2)
+        assert waiting
+        task.cancel()
+        await asyncio.wait({task}, timeout=30)
+        assert task.cancelled()
+    finally:
+        own_nats_server.resume()
+        await bus.close(2)

@@ -124,6 +124,9 @@ class Dispatcher:
         except PayloadTooLarge as error:
             self._table.remove(attempt)
             raise ClientError("request_too_large", str(error), param="messages") from error
+        except asyncio.CancelledError:  # the job may leave all the same
+            await self.end(attempt)
+            raise
         except BaseException:
             self._table.remove(attempt)
             raise
