@@ -104,13 +104,16 @@ _SCOPE: Final = _pattern(_TASKS + _ASKED_ABOUT + _ON_SCOPES, _ANYWHERE + _ANYWHE
 def works_on_wording(question: str) -> bool:
     """Whether ``question`` itself asks for something to be done with words."""
     text = _plain(question)
-    return _FIRM.search(text) is not None or (_ANY.search(text) is not None and not _asks_about(text))
+    return _ANY.search(text) is not None and (_FIRM.search(text) is not None or not _asks_about(text))
 
 
 def speaks_of_wording(question: str) -> bool:
-    """Whether a task is named at all: then each of the words may be what is asked about."""
+    """Whether a task is named at all, as where ``works_on_wording``: each of the words may be what is asked
+    about."""
     text = _plain(question)
-    return _ANY.search(_OTHERWISE.sub(" ", text) if _asks_about(text) else text) is not None
+    if _ANY.search(text) is None:
+        return False
+    return not _asks_about(text) or _ANY.search(_OTHERWISE.sub(" ", text)) is not None
 
 
 def may_work_on_wording(instructions: str) -> bool:

@@ -19,11 +19,13 @@ from .courtesy import without_courtesy
 from .frames import question, without_request
 from .language import is_foreign
 from .lexicon import AUXILIARIES, CASE_MATTERS, CASE_MATTERS_ABROAD, IMPERATIVES, WH_WORDS, WORD_TALK
+from .notation import in_one_notation
 from .rules import rule_of
 from .sameness import is_same
 from .tokens import (
     Token,
     has_grouped_number,
+    has_quotation,
     is_contracted,
     is_hyphenated,
     looks_like_code,
@@ -35,7 +37,12 @@ from .wordlists import words
 
 MAX_CHARS: Final = 2_000
 WORDING: Final = 6
-_WANTS: Final = words("i difference steps fast best walk guide meaning definition price cost")
+_WANTS: Final = words(
+    """
+    i difference steps fast best walk guide meaning definition price cost tips instructions compare symptoms
+    side benefits causes advantages disadvantages risks ingredients capital population procedure any wondering
+    """
+)
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -46,7 +53,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     kind: Literal["long", "code", "foreign", "english"]
     tokens: tuple[Token, ...] = ()
     names_wording: bool = False
-    """A task with words is spoken of: capitals count as they are."""
+    """A task with words is spoken of, or something quoted: capitals count as they are."""
 
     @property
     def wording(self) -> str:
@@ -63,17 +70,21 @@ def read(question: str) -> Reading:
     text = written(question)
     if len(question) > MAX_CHARS:
         return Reading(text, "long")
-    if looks_like_code(text) or works_on_wording(text):
-        return Reading(text, "code")
+    as_asked = text
+    names_wording = speaks_of_wording(text)
+    if not names_wording:
+        text = in_one_notation(text)
+    if looks_like_code(text) or (names_wording and works_on_wording(text)):
+        return Reading(as_asked, "code")
     text = plain(text)
     tokens = split(text)
     has_foreign = is_foreign(tokens)
-    names_wording = speaks_of_wording(text)
+    names_wording = names_wording or has_quotation(text)
     is_of_words = names_wording or any(token.text in WORD_TALK for token in tokens)
     if has_grouped_number(text) and (has_foreign or is_of_words):
-        return Reading(text, "code")
+        return Reading(as_asked, "code")
     if (names_wording and is_contracted(text)) or (is_of_words and is_hyphenated(text)):
-        return Reading(text, "code")
+        return Reading(as_asked, "code")
     if has_foreign:
         return Reading(text, "foreign", tuple(without_courtesy(tokens)))
     return Reading(text, "english", tuple(canonical(tokens, names_wording=names_wording)), names_wording)

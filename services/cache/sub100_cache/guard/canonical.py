@@ -10,7 +10,7 @@ from .ambiguous import is_acronym, tells_number
 from .case import keeps_case
 from .courtesy import without_courtesy
 from .tokens import Token
-from .wordlists import by_first_word
+from .wordlists import by_first_word, stored, words
 
 
 def _one_word(word: str) -> str:
@@ -33,6 +33,11 @@ _MENTIONED: Final = lexicon.CLAUSE_OPENERS | lexicon.AUXILIARIES | {"and", "or",
 _PARTS: Final = frozenset({"half", "quarter", "many", "third", "not"})
 """Before ``a hundred`` they make another number of it."""
 
+_MASSES: Final = {
+    "g": "gram",
+    **dict.fromkeys(("lb", "lbs", "pound", "pounds"), "pound-of-weight"),
+}
+_WEIGHED: Final = words(stored("nouns")["weighed"])
 _CAPITALS: Final = frozenset(equivalents.CAPITALS.values())
 _SYMBOLS: Final = {"%": "percent"}
 
@@ -111,6 +116,8 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
             token = msgspec.structs.replace(token, raw=token.text)
         if token.text in _SYMBOLS:
             text = _SYMBOLS[token.text]
+        elif (mass := _mass(tokens, place, follows_number=follows_number)) is not None:
+            text = mass
         elif token.raw in equivalents.UNITS and (follows_number or _converts(token.raw, before)):
             text = equivalents.UNITS[token.raw]
         elif found and not token.raw.islower() and keeps_case(token.raw, follows_number=follows_number):
@@ -128,6 +135,17 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
             token = msgspec.structs.replace(token, article="")
         found.append(msgspec.structs.replace(token, text=text))
     return found
+
+
+def _mass(tokens: list[Token], place: int, *, follows_number: bool) -> str | None:
+    """``500 g of beef``, ``how many lbs of flour``: elsewhere pounds are money, and g is what pilots bear."""
+    unit = tokens[place].raw
+    if unit not in _MASSES or place + 2 >= len(tokens) or tokens[place + 1].text != "of":
+        return None
+    if not follows_number and not (place and tokens[place - 1].text == "many"):
+        return None
+    weighed = [token.text for token in tokens[place + 2 : place + 5]]
+    return _MASSES[unit] if not _WEIGHED.isdisjoint(weighed) else None
 
 
 def _goes_on(tokens: list[Token], place: int) -> bool:

@@ -124,6 +124,8 @@ excuse me
 sorry
 thanks
 thank you
+thanks in advance
+thank you in advance
 s'il vous plaît
 s'il te plaît
 por favor
@@ -177,15 +179,20 @@ this is bugging me
 for pub quiz
 asking for friend
 for pub quiz i am curious
+""")
+"""Why somebody asks: nothing where the question stands alone, and is of nobody."""
+
+_SOUGHT: Final = _phrases("""
+i googled and found nothing
 i googled and found nothing useful
 i googled it and found nothing useful
 i googled it but found nothing
 i googled this but found nothing
-i looked everywhere
-i have looked everywhere
+i googled but found nothing
 i searched online but found nothing
+i searched online and found nothing
 """)
-"""Why somebody asks: nothing where the question stands alone, and is of nobody."""
+"""Nothing where the question stands alone, whoever it is of."""
 
 _TRAILING: Final = _phrases("""
 please
@@ -276,6 +283,13 @@ _REFERRING: Final = words(
 )
 """A question with one of these may hang on what was told before: ``I keep forgetting, what do I do?``"""
 
+_NO_NOUN: Final = words(
+    """
+    to and or not no of for with say give my your as like a the that will can do be it would could should must
+    may might
+    """
+)
+_OF_ASKER: Final = words("i me my mine we us our ours")
 _TALK_ABROAD: Final = words(
     """
     bedeutet bedeuten heißt heisst heißen schreibt schreiben schreib sagt sagen sage sag wort höflich
@@ -310,6 +324,7 @@ _ASKS: Final = lexicon.WH_WORDS | lexicon.IMPERATIVES
 _ASKS_YOU: Final = words("can could would will do")
 _BEGINNINGS: Final = _ASKS | lexicon.AUXILIARIES | lexicon.FOREIGN
 _HANGS_ON: Final = words("it this that these those they them he him she her one ones")
+_MOST_POLITE: Final = 3
 _SHORTEST: Final = 4
 """Fewer words are no question of their own behind two courtesies, or behind what was told."""
 
@@ -325,10 +340,20 @@ def without_courtesy(tokens: list[Token], *, names_wording: bool = False) -> lis
         return tokens if _names_courtesy(shorter) else shorter
     greeted = len(shorter) < len(tokens)
     shorter = _without_please(_without_end(shorter))
-    asked = _without_told(_without_first(_without_first(shorter, _POLITE), _REMARKS))
+    asked = _without_told(_without_first(_without_polite(shorter), _REMARKS))
     if greeted and len(asked) < min(_SHORTEST, len(shorter)):
         asked = shorter
     return tokens if _names_courtesy(asked) else asked
+
+
+def _without_polite(tokens: list[Token]) -> list[Token]:
+    """``so, um, how ...``: a few may follow one another."""
+    for _ in range(_MOST_POLITE):
+        shorter = _without_first(tokens, _POLITE)
+        if len(shorter) == len(tokens):
+            break
+        tokens = shorter
+    return tokens
 
 
 def _names_courtesy(tokens: list[Token]) -> bool:
@@ -386,8 +411,11 @@ def _without_told(tokens: list[Token]) -> list[Token]:
         after = after[1:]
     if clause and _is_one_of(texts[start:clause], _REMARKS) and len(after) > 1:
         return after
-    stands_alone = len(after) >= _SHORTEST and not {token.text for token in after} & _REFERRING
-    return after if clause and _is_one_of(texts[start:clause], _TOLD) and stands_alone else tokens
+    has_sought = bool(clause) and _is_one_of(texts[start:clause], _SOUGHT)
+    hanging = _REFERRING - _OF_ASKER if has_sought else _REFERRING
+    is_told = has_sought or (bool(clause) and _is_one_of(texts[start:clause], _TOLD))
+    stands_alone = len(after) >= _SHORTEST and not {token.text for token in after} & hanging
+    return after if is_told and stands_alone else tokens
 
 
 def _without_end(tokens: list[Token]) -> list[Token]:
@@ -396,7 +424,17 @@ def _without_end(tokens: list[Token]) -> list[Token]:
     for comma in (place for place in range(2, len(texts)) if texts[place] == ","):
         if _is_one_of(texts[comma + 1 :], _TRAILING):
             return _trim(tokens[:comma])
-    return tokens
+    return tokens[:-1] if _ends_politely(texts) else tokens
+
+
+def _ends_politely(texts: list[str]) -> bool:
+    """``could you list the noble gases please``, with no comma: where it can be no verb, and no word."""
+    if len(texts) <= _SHORTEST or texts[-1] not in ("please", "pls", "plz") or texts[-2] in _NO_NOUN:
+        return False
+    asked = texts[2:] if texts[0] in _ASKS_YOU and texts[1] == "you" else texts
+    return asked[0] in lexicon.IMPERATIVES and not any(
+        text in lexicon.WH_WORDS or text == "," for text in asked
+    )
 
 
 def _trim(tokens: list[Token]) -> list[Token]:

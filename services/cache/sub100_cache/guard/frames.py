@@ -10,10 +10,11 @@ from typing import Final
 import msgspec
 
 from . import lexicon
+from .kinds import HANDS_ON
 from .particles import with_particles_first, with_preposition_last
 from .rewriting import PRONOUNS, active_form, as_known, with_front_last
 from .tokens import Token
-from .wordlists import by_first_word, words
+from .wordlists import by_first_word, rows_of, words
 
 HOW_TO: Final = "<how-to>"
 MEANING: Final = "<meaning>"
@@ -23,7 +24,8 @@ CAUSE: Final = "<cause>"
 
 class Question(msgspec.Struct, frozen=True):
     """``is_indirect``: subject and verb stand as in a statement (tell me where the Louvre *is*).
-    ``verb``: the place of a participle that stands for its base, where a passive was made active."""
+    ``verb``: the place of a participle that stands for its base, where a passive was made active, or of a
+    gerund that does."""
 
     tokens: tuple[Token, ...]
     is_indirect: bool = False
@@ -33,9 +35,9 @@ class Question(msgspec.Struct, frozen=True):
 class _Rows:
     """Beginnings, each with what it is brought into."""
 
-    def __init__(self, rows: str) -> None:
+    def __init__(self, name: str) -> None:
         self._meant: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for row in rows.strip().splitlines():
+        for row in rows_of(name):
             left, _, right = row.partition("=")
             self._meant |= {tuple(form.split()): tuple(right.split()) for form in left.split("|")}
         self._forms = by_first_word(self._meant)
@@ -53,80 +55,19 @@ class _Rows:
         return self._meant[form]
 
 
-_REQUESTS: Final = _Rows("""
-can you | could you | would you | will you | i would like you to | i want you to | i need you to =
-i would be grateful if you could | i would appreciate it if you could | would you be able to =
-""")
+_REQUESTS: Final = _Rows("requests")
 """Dropped before an imperative."""
 
-_INDIRECT: Final = _Rows("""
-tell me | let me know | do you know | do you happen to know | would you know | explain to me | explain =
-show me | i would like to know | i want to know | i need to know | i would love to know | help me understand =
-i wonder | i am wondering | i was wondering | i am curious | i am trying to understand | describe =
-i want to understand | i would like to understand | can you remind me | remind me | teach me =
-""")
+_INDIRECT: Final = _Rows("indirect")
 """Dropped before a question word; the question is indirect then."""
 
-_HEADS: Final = _Rows(f"""
-how do i | how can i | how could i | how to = {HOW_TO}
-what is way to | what is way for me to | what is procedure to | what is process to = {HOW_TO}
-what are steps to | what is steps to | what steps do i take to | what steps do i follow to = {HOW_TO}
-what is steps i follow to | what do i do to | what do i have to do to = {HOW_TO}
-walk me through steps to | walk me through how to | guide me through how to | show me steps to = {HOW_TO}
-show me how to | tell me how to | explain how to | teach me how to | teach me to | steps to = {HOW_TO}
-i want to know how to | i would like to know how to | give me steps to | list steps to = {HOW_TO}
-what is meaning of | explain meaning of | what is definition of | give me definition of = {MEANING}
-give definition of | tell me meaning of | what is meant by = {MEANING}
-what is price of | what is cost of | tell me price of | tell me cost of = {PRICE}
-what is cause of | what is causes of | what cause | what causes = {CAUSE}
-explain causes of | explain cause of = {CAUSE}
-how come | what is reason that | what is reason why | what is reason for which | for what reason = why
-which author wrote | who is author of | who was author of = who wrote
-who is inventor of | who was inventor of = who invented
-who is founder of | who was founder of = who founded
-who is composer of | who was composer of = who composed
-who is discoverer of | who was discoverer of = who discovered
-which is = what is
-when is best time to visit = what is the best time to visit
-when is best time to plant = what is the best time to plant
-when is best time to go = what is the best time to go
-when is best time to travel = what is the best time to travel
-when is best time to buy = what is the best time to buy
-when is best time to book = what is the best time to book
-when is best time to eat = what is the best time to eat
-when is best time to take = what is the best time to take
-when is best time to see = what is the best time to see
-when is best time to sell = what is the best time to sell
-when is best time to exercise = what is the best time to exercise
-when is best time to sleep = what is the best time to sleep
-when is best time to study = what is the best time to study
-when is best time to post = what is the best time to post
-when is best time to prune = what is the best time to prune
-when is best time to harvest = what is the best time to harvest
-when is best time to fish = what is the best time to fish
-when is best time to start = what is the best time to start
-when is best time to move = what is the best time to move
-how tall is = what is the height of
-how deep is = what is the depth of
-how heavy is = what is the weight of
-how old is = what is the age of
-how old was = what was the age of
-what age do = how old do
-what age must = how old must
-what is number of people in = what is the population of
-how many people live in = what is the population of
-what is location of = where is
-which = what
-is it fine to | is it alright to | is it okay if i | is it okay for me to = is it okay to
-difference between = what is the difference between
-differences between | what is differences between = what is the difference between
-best way to = what is the best way to
-meaning of | definition of = {MEANING}
-price of | cost of = {PRICE}
-what is best way i can | what is best way for me to = what is the best way to
-is it possible for me to | is there any way i can = can i
-""")
-_STATEMENT_ORDER: Final = frozenset({"how come", "what is reason that", "what is reason why"})
+_HEADS: Final = _Rows("heads")
+_GERUNDS: Final = _Rows("gerunds")
+"""Before a verb in -ing: ``steps for replacing a chain`` are steps to replace it."""
+
+_STATEMENT_ORDER: Final = frozenset(
+    {"how come", "why is it that", "what is reason that", "what is reason why"}
+)
 _HEAD_ENDS: Final = {"where is": ("located", "situated")}
 _RELATIONAL: Final = words(
     """
@@ -135,6 +76,16 @@ _RELATIONAL: Final = words(
     location prime flag anthem language nickname
     """
 )
+_PLACES: Final = words(
+    "river mountain peak lake city town island desert volcano waterfall glacier bridge building"
+)
+"""``the largest city of Norway`` is that in it."""
+
+_PARTS: Final = words(
+    "symptoms benefits causes advantages disadvantages effects risks ingredients capital population"
+)
+"""``symptoms of flu``, as one types who wants to be told."""
+
 _DOABLE: Final = words(
     "write create give find provide convert teach help generate compose solve calculate compute show"
 )
@@ -156,14 +107,17 @@ _MEASURES: Final = words(
 )
 """Of which ``how much is`` may ask what it amounts to."""
 
-_FRONTED: Final = words("in on at by for with from to under during")
+_TELLING: Final = words("tell know determine")
+_FARTHEST_IF: Final = 6
+_MANNER: Final = words("so that this these up and or")
+_OF_SOMEBODY: Final = PRONOUNS | words("my your his our their its yourself myself")
 
 
 def question(tokens: Sequence[Token], *, names_wording: bool = False) -> Question:
     """``tokens`` are canonical. Where words are spoken of, their order is part of what they are."""
-    asked, is_indirect = _without_request(with_front_last(list(tokens)))
+    asked, is_indirect = _without_request(_asked_for(with_front_last(list(tokens))))
     if not names_wording and not any(token.text in lexicon.WORD_TALK for token in asked):
-        asked = with_preposition_last(with_particles_first(asked))
+        asked = _without_filler(_with_if(with_preposition_last(with_particles_first(asked))))
     return _with_head(_without_end(_with_the(_with_relation(Question(asked, is_indirect)))))
 
 
@@ -198,7 +152,7 @@ def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
             continue  # what he said is one thing, and what it means another
         if rest[0].text in lexicon.WH_WORDS and _texts(rest[:2]) != ("how", "to"):
             return tuple(rest), True
-        if rest[0].text == "if" and len(rest) > 3:
+        if rest[0].text in ("if", "whether") and len(rest) > 3:
             return tuple(rest[1:]), True
     return tuple(tokens), False
 
@@ -211,6 +165,40 @@ def _may_ask_ability(rest: Sequence[Token]) -> bool:
     return not any(text in _TEXTS or text[:1].isdigit() for text in texts[1:6])
 
 
+def _asked_for(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """``symptoms of flu`` -> ``what is the symptoms of flu``."""
+    texts = _texts(tokens[:3])
+    size = 2 if texts[:2] == ("side", "effects") else 1
+    if (
+        len(tokens) < size + 2
+        or texts[size - 1] not in _PARTS
+        or tokens[size].text != "of"
+        or tokens[0].article
+    ):
+        return tokens
+    named = msgspec.structs.replace(tokens[0], article="the")
+    return (Token("what", "what"), Token("is", "is"), named, *tokens[1:])
+
+
+def _without_filler(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """``how exactly does it work``, ``how does it actually work``."""
+    texts = _texts(tokens)
+    if len(texts) > 3 and texts[0] in ("what", "how", "why") and texts[1] == "exactly":
+        return (tokens[0], *tokens[2:])
+    if texts[:2] == ("how", "do") and texts[-2:] == ("actually", "work"):
+        return (*tokens[:-2], tokens[-1])
+    return tokens
+
+
+def _with_if(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """``how can I tell whether`` -> ``how can I tell if``: it stands for a condition nowhere there."""
+    texts = _texts(tokens)
+    for place in range(1, min(len(texts) - 2, _FARTHEST_IF)):
+        if texts[place] == "whether" and texts[place - 1] in _TELLING and texts[0] == "how":
+            return (*tokens[:place], Token("if", "if"), *tokens[place + 1 :])
+    return tokens
+
+
 def _with_relation(found: Question) -> Question:
     """``France 's capital`` -> ``capital of France``, where it ends a question of ``what|who is``."""
     texts = _texts(found.tokens)
@@ -220,11 +208,19 @@ def _with_relation(found: Question) -> Question:
     ):
         mark = texts.index("'s")
         owner, owned = found.tokens[2:mark], found.tokens[mark + 1 :]
+        if len(owned) == 2 and owned[0].text.endswith("est") and owned[1].text in _PLACES:
+            largest = (msgspec.structs.replace(owned[0], article="the"), owned[1])
+            tokens = (*found.tokens[:2], *largest, Token("in", "in"), *owner)
+            return msgspec.structs.replace(found, tokens=tokens)
         if owner and owned and owned[0].text in _RELATIONAL:
             of = Token("of", "of")
             thing = msgspec.structs.replace(owned[0], article="the")
             tokens = (*found.tokens[:2], thing, of, *owner, *owned[1:])
             return msgspec.structs.replace(found, tokens=tokens)
+    is_place = texts[:2] == ("what", "is") and texts[4:5] == ("of",) and texts[3] in _PLACES
+    if is_place and texts[2].endswith("est") and len(texts) > 5:
+        tokens = (*found.tokens[:4], Token("in", "in"), *found.tokens[5:])
+        return msgspec.structs.replace(found, tokens=tokens)
     return found
 
 
@@ -265,6 +261,12 @@ def _with_head(found: Question) -> Question:
         return Question(active[0], verb=active[1])
     if (other := as_known(tokens)) is not None:
         return Question(other)
+    for form, rest in _GERUNDS.begun(tokens):
+        if rest[0].text.endswith("ing") and not rest[0].article:
+            head = _placed(_GERUNDS.meant(form))
+            return Question((*head, *rest), verb=len(head))
+    if texts[:3] == ("how", "do", "you") and _is_done_by_anybody(tokens[3:]):
+        return Question((Token(HOW_TO, ""), *tokens[3:]))
     for form, rest in _HEADS.begun(tokens):
         if form == ("which",) and rest[0].text in lexicon.AUXILIARIES:
             continue  # of those that were named
@@ -273,3 +275,11 @@ def _with_head(found: Question) -> Question:
         is_indirect = found.is_indirect or " ".join(form) in _STATEMENT_ORDER
         return Question((*_placed(_HEADS.meant(form)), *rest), is_indirect=is_indirect)
     return found
+
+
+def _is_done_by_anybody(done: Sequence[Token]) -> bool:
+    """``how do you boil an egg`` asks for the way; ``how do you clean your rooms`` asks somebody."""
+    if len(done) < 2 or done[0].text not in HANDS_ON:
+        return False
+    is_of_kind = done[1].text not in lexicon.CLAUSE_OPENERS | _MANNER
+    return is_of_kind and not any(token.article == "the" or token.text in _OF_SOMEBODY for token in done)

@@ -26,6 +26,19 @@ _HANDLED: Final = words(
 )
 """What whoever asks may do as well as anybody: who judges, dismisses or regards is part of the question."""
 
+_OF_AGENTS: Final = words(
+    """
+    released produced emitted absorbed caused painted written invented discovered composed directed climbed
+    developed founded designed published
+    """
+)
+"""What is built by the river the river did not build; behind these it is who did it."""
+
+_LONGEST_AGENT: Final = 6
+_NORMAL: Final = words("normal okay ok legal illegal safe bad dangerous common weird")
+_CONSUMED: Final = words("eat drink consume reheat freeze refreeze microwave")
+_NO_THING: Final = words("it not that this there and or")
+
 PRONOUNS: Final = words("i you he she it we they me him her us them this that")
 _TELLING: Final = words("give tell show list name state provide")
 
@@ -68,6 +81,8 @@ def active_form(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], int] | No
         return _be_done(tokens, texts, 2)
     if texts[0] in ("how", "when", "where", "why") and texts[1] in ("is", "was"):
         return _done_by(tokens, texts)
+    if texts[0] in ("what", "which", "in") and "by" in texts:
+        return _which_is_done_by(tokens, texts)
     return None
 
 
@@ -92,7 +107,26 @@ def as_known(tokens: tuple[Token, ...]) -> tuple[Token, ...] | None:
         ):
             if texts[: len(start)] == start:
                 return (Token(TRANSLATE, ""), *tokens[len(start) : -2], tokens[-1])
-    return _conversion(tokens, texts) or symmetric(tokens, texts)
+    return _conversion(tokens, texts) or _judged(tokens, texts) or symmetric(tokens, texts)
+
+
+def _judged(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
+    """``S, is that normal`` -> ``is it normal that S``; ``is X safe to eat`` -> ``is it safe to eat X``."""
+    if (
+        texts[-4:-1] == (",", "is", "that")
+        and texts[-1] in _NORMAL
+        and texts.count(",") == 1
+        and len(texts) > 6
+    ):
+        return (tokens[-3], Token("it", "it"), tokens[-1], tokens[-2], *tokens[:-4])
+    if texts[0] != "is" or "safe" not in texts[2:-2]:
+        return None
+    safe = texts.index("safe", 2)
+    thing = texts[1:safe]
+    if texts[safe + 1] != "to" or texts[safe + 2] not in _CONSUMED or not _NO_THING.isdisjoint(thing):
+        return None
+    head = (tokens[0], Token("it", "it"), *tokens[safe : safe + 3])
+    return (*head, *tokens[1:safe], *tokens[safe + 3 :])
 
 
 def _conversion(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
@@ -112,6 +146,8 @@ def _by_whom(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[T
         if len(places) != 1 or places[0] > 4 or not may_be_participle(texts[-1]):
             return None
         agent, thing, verb = tokens[1 : places[0]], tokens[places[0] + 1 : -1], tokens[-1]
+        if len(thing) > 1 and thing[-1].text == "first":
+            return ((*agent, thing[-1], verb, *thing[:-1]), len(agent) + 1)
     else:
         places = [place for place in range(1, len(texts) - 3) if texts[place] == "was"]
         if len(places) != 1 or places[0] != len(texts) - 4 or not may_be_participle(texts[-3]):
@@ -130,6 +166,33 @@ def _be_done(
         return None
     head = (Token("<how-to>", ""),) if texts[:2] == ("how", "can") else (*tokens[:start], Token("i", "i"))
     return (*head, tokens[be + 1], *tokens[start:be], *tokens[be + 2 :]), len(head)
+
+
+def _which_is_done_by(
+    tokens: tuple[Token, ...], texts: tuple[str, ...]
+) -> tuple[tuple[Token, ...], int] | None:
+    """``what gas is released by plants at night`` -> ``what gas do plants release at night``;
+    ``in which year was X first climbed by Y`` -> ``in which year did Y first climb X``."""
+    places = [place for place in range(1, 5) if texts[place : place + 1] in (("is",), ("was",))]
+    by = texts.index("by")
+    if (
+        len(places) != 1
+        or texts.count("by") != 1
+        or by + 1 >= len(texts)
+        or not may_be_participle(texts[by - 1])
+    ):
+        return None
+    be, done = places[0], by - 1
+    end = by + 1
+    while end < len(texts) and texts[end] not in lexicon.CLAUSE_OPENERS:
+        end += 1
+    agent, first = tokens[by + 1 : end], tokens[done - 1 : done] if texts[done - 1] == "first" else ()
+    thing = tokens[be + 1 : done - len(first)]
+    auxiliary = "do" if texts[be] == "is" else "did"
+    if not agent or len(agent) > _LONGEST_AGENT or bool(thing) != (texts[1] == "year" or texts[2] == "year"):
+        return None
+    head = (*tokens[:be], Token(auxiliary, auxiliary), *agent, *first)
+    return (*head, tokens[done], *thing, *tokens[end:]), len(head)
 
 
 def _done_by(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[Token, ...], int] | None:

@@ -4,28 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from . import lexicon
-from .frames import CAUSE, Question
+from .frames import Question
+from .kinds import Kinds, may_lack_the
 from .tokens import Token
-from .verbs import is_past, is_plural, is_third_person, stands_for
+from .verbs import is_past, is_third_person, stands_for
 from .wordlists import words
 
-_GENERIC_HEADS: Final = frozenset(
-    {(CAUSE,), ("why",)} | {("how", auxiliary) for auxiliary in ("do", "is", "can", "should")}
-)
-"""What they ask is asked of a kind: ``a volcano`` and ``volcanoes`` are the same there. Not so where a thing
-is allowed: to bring a friend is not to bring friends."""
-
-_COUNTED: Final = words(
-    """
-    pill tablet capsule dose drink beer glass shot cup spoon time day week month year hour minute second
-    unit piece bottle pack number one way example reason pound kilogram inch mile foot dollar euro cent degree
-    point percent stone liter meter kilometer grade level step
-    """
-)
-_SOMEBODY: Final = words("i my he his she her they their we our")
-"""Why somebody has a headache is another question than why he has headaches."""
-
-_MAX_NOUN: Final = 3
 _CONNECTIVES: Final = (lexicon.CLAUSE_OPENERS | {"and", "or", "but"}) - {"to"}
 _ADVERBS: Final = words(
     """
@@ -64,13 +48,12 @@ def _without_commas(question: Question) -> tuple[tuple[Token, ...], tuple[int, .
 def _all_match(one: Question, other: Question, left: Sequence[Token], right: Sequence[Token]) -> bool:
     if len(left) != len(right):
         return False
-    is_generic = _texts(left[:1]) in _GENERIC_HEADS or _texts(left[:2]) in _GENERIC_HEADS
-    if left[0].text != CAUSE and any(token.text in _SOMEBODY for token in left):
-        is_generic = False
+    kinds: Kinds | None = None
     for place, (a, b) in enumerate(zip(left, right, strict=True)):
         if _match(a, b):
             continue
-        if is_generic and (_is_generic(left, right, place) or _is_generic(right, left, place)):
+        kinds = kinds or Kinds(left, right)
+        if kinds.may_differ(place) or may_lack_the(left, right, place):
             continue
         if one.verb == place and stands_for(a.text, b.text):
             continue
@@ -82,25 +65,6 @@ def _all_match(one: Question, other: Question, left: Sequence[Token], right: Seq
 
 def _match(a: Token, b: Token) -> bool:
     return a.text == b.text and a.article == b.article
-
-
-def _is_generic(singular: Sequence[Token], plural: Sequence[Token], place: int) -> bool:
-    """``place`` is in ``a <word> thing`` against ``<word> things``: the word that has the article,
-    or the thing."""
-    for start in range(place, max(-1, place - _MAX_NOUN), -1):
-        if singular[start].article == "a":
-            break
-    else:
-        return False
-    if plural[start].article:
-        return False
-    for end in range(place, min(len(singular), start + _MAX_NOUN)):
-        one, many = singular[end], plural[end]
-        if end > start and (one.article or many.article):
-            return False
-        if one.text != many.text:
-            return one.text not in _COUNTED and is_plural(one.text, many.text)
-    return False
 
 
 def _is_indirect_form(direct: Sequence[Token], indirect: Sequence[Token]) -> bool:

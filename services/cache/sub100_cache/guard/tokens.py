@@ -13,7 +13,9 @@ from sub100_shared.nfc import nfc
 from . import equivalents
 
 _QUOTES: Final = {0x2019: "'", 0x2018: "'", 0x201C: '"', 0x201D: '"', 0x201E: '"', 0xAB: '"', 0xBB: '"'}
+_QUOTATION: Final = re.compile(r'(?<!\S)"[^"]*[^"\s]"(?=[\s.,;:?!]|$)')
 _TOKEN: Final = re.compile(
+    r'"[^"]*"|'
     r"[A-Za-z](?:\+\+|#)(?!\w)"  # C++, C#
     r"|\.[A-Za-z]\w+"  # .NET
     r"|\d+(?:,\d{3})+(?:\.\d+)?"
@@ -34,6 +36,7 @@ _PUNCTUATION: Final = re.compile(
     |(?<=\d)%(?=\?*$|\s+[A-Za-z]{2})|(?<=\d\s)%(?=\sof\s)
     |(?<=\b[A-Za-z])(?:\+\+|\#)(?!\w)                # C++, C#
     |(?<!\S)\.(?=[A-Za-z]\w)                          # .NET
+    |(?<=[a-z]s)'(?=\s[a-z]+)(?![^']*(?:'(?!\w)|(?<!\w)'))  # the dogs' bowl, no quotation
     """,
     re.VERBOSE,
 )
@@ -64,10 +67,19 @@ def written(text: str) -> str:
 
 
 def looks_like_code(text: str) -> bool:
-    """Whether ``text``, as ``written``, is more than words and plain punctuation on one line: every symbol,
-    bracket, quotation mark and blank may carry its meaning then."""
+    """Whether ``text``, as ``written``, is more than words, quotations and plain punctuation on one line:
+    every symbol, bracket and blank may carry its meaning then."""
     straight = text.translate(_QUOTES)
-    return bool(_LAYOUT.search(straight) or _SYMBOL.search(_PUNCTUATION.sub("", straight)))
+    if _LAYOUT.search(straight):
+        return True
+    if has_quotation(text):
+        straight = _QUOTATION.sub("x", straight)
+    return bool(_SYMBOL.search(_PUNCTUATION.sub("", straight)))
+
+
+def has_quotation(text: str) -> bool:
+    """With plain marks: of others some programs make another text."""
+    return '"' in text and text.count('"') == text.translate(_QUOTES).count('"')
 
 
 def has_grouped_number(text: str) -> bool:
@@ -91,6 +103,8 @@ def split(text: str) -> list[Token]:
         piece = found[0]
         if piece[0].isalnum() or (piece[0] == "." and len(piece) > 1 and piece[1].isalnum()):
             tokens += [Token(word.lower(), word) for word in _words(piece)]
+        elif piece[0] == '"':
+            tokens.append(Token(piece, piece))
         elif not set(piece) <= _BREAKS:
             if piece not in ("¿", "¡"):
                 tokens.append(Token(piece, piece))

@@ -1,5 +1,6 @@
 """Forms of English verbs, as far as closed lists and plain rules tell them."""
 
+import re
 from typing import Final
 
 _IRREGULAR: Final = """
@@ -22,7 +23,9 @@ understand understood understood; wake woke woken; wear wore worn; win won won; 
 _FORMS: Final = [row.split() for row in _IRREGULAR.replace("\n", " ").split(";")]
 _PAST: Final = {past: base for base, past, _ in _FORMS}
 _PARTICIPLE: Final = {participle: base for base, _, participle in _FORMS}
-_DOUBLED: Final = frozenset("bdgmnprt")
+_DOUBLED: Final = frozenset("bdgmnprtl")
+_SHORT: Final = re.compile("(?:[^aeiou]+|qu)[aeiou][bdgklmnprtv]")
+"""One syllable with a short vowel."""
 
 
 def is_third_person(base: str, form: str) -> bool:
@@ -43,10 +46,20 @@ def is_participle(base: str, form: str) -> bool:
 
 
 def stands_for(participle: str, form: str) -> bool:
-    """``form`` is the base, or the past, of the verb of ``participle``."""
-    if is_participle(form, participle):
+    """``form`` is the base, or the past, of the verb of ``participle``; of a gerund the base."""
+    if is_participle(form, participle) or is_gerund(form, participle):
         return True
     return participle in _PARTICIPLE and _PAST.get(form) == _PARTICIPLE[participle]
+
+
+def is_gerund(base: str, form: str) -> bool:
+    if len(base) < 3 or not form.endswith("ing"):
+        return base in ("do", "go") and form == f"{base}ing"
+    if base.endswith("ie"):
+        return form == f"{base[:-2]}ying"
+    if base.endswith("e") and not base.endswith(("ee", "oe", "ye")):
+        return form == f"{base[:-1]}ing"
+    return _is_joined(base, "ing", form)
 
 
 def may_be_participle(form: str) -> bool:
@@ -60,7 +73,15 @@ def is_regular_past(base: str, form: str) -> bool:
         return form == f"{base}d"
     if base.endswith("y") and base[-2] not in "aeiou":
         return form == f"{base[:-1]}ied"
-    return form == f"{base}ed" or (base[-1] in _DOUBLED and form == f"{base}{base[-1]}ed")
+    return _is_joined(base, "ed", form)
+
+
+def _is_joined(base: str, ending: str, form: str) -> bool:
+    """``tap`` doubles its consonant, for ``taped`` is of ``tape``; ``visit`` does not, ``travel`` may."""
+    doubled = f"{base}{base[-1]}{ending}"
+    if _SHORT.fullmatch(base):
+        return form == doubled
+    return form == f"{base}{ending}" or (base[-1] in _DOUBLED and form == doubled)
 
 
 def is_plural(singular: str, form: str) -> bool:

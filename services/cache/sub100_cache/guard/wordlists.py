@@ -22,12 +22,12 @@ def by_first_word(phrases: Iterable[tuple[str, ...]]) -> Phrases:
     return found
 
 
-def table(rows: str) -> dict[str, str]:
+def table(rows: Iterable[str]) -> dict[str, str]:
     """``a = b`` on each line: ``a`` is written ``b``; several ``a`` apart by commas.
 
     ``-our = -or : col : s ed`` are ``colour = color``, ``colours = colors`` and ``coloured = colored``."""
     found: dict[str, str] = {}
-    for row in rows.strip().splitlines():
+    for row in rows:
         left, _, right = row.partition(" = ")
         if left.startswith("-"):
             ending, stems, forms = right.split(":")
@@ -40,6 +40,10 @@ def table(rows: str) -> dict[str, str]:
     return found
 
 
+def rows_of(name: str) -> list[str]:
+    """The lines of the table of that name beside this module."""
+    return (_TABLES / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
 def stored(name: str) -> dict[str, str]:
-    """The table of that name beside this module."""
-    return table((_TABLES / f"{name}.txt").read_text(encoding="utf-8"))
+    return table(rows_of(name))

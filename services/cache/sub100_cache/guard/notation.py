@@ -1,0 +1,47 @@
+"""One notation of dates, times, degrees and euros: a month by its name, an hour by its am or pm."""
+
+import re
+from typing import Final
+
+from .lexicon import WORD_TALK
+
+_MONTHS: Final = "january february march april may june july august september october november december"
+_MONTH: Final = "|".join(_MONTHS.split())
+_DAY: Final = r"(\d{1,2})(?:st|nd|rd|th)?"
+_MONTH_FIRST: Final = re.compile(
+    rf"\b({_MONTH}) {_DAY}(?:(?:, ?| )(\d{{4}}))?(?![\w:]|[.,]\d)", re.IGNORECASE
+)
+_DAY_FIRST: Final = re.compile(rf"\b{_DAY} (?:of )?({_MONTH})(?:(?:, ?| )(\d{{4}}))?(?![\w:])", re.IGNORECASE)
+_HOUR: Final = re.compile(r"(?<![\d:.])(1[01]|[1-9])(?::([0-5]\d))? ?([ap])\.?m\b\.?", re.IGNORECASE)
+_DEGREES: Final = re.compile(r"(?<=\d) ?° ?([CF])\b")
+_EURO: Final = re.compile(r"€ ?(\d+(?:[.,]\d+)*)(?![\w.,]*\d)|(?<![\w.,])(\d+(?:[.,]\d+)*) ?€")
+_EUROS: Final = re.compile(r"(?<=\d) (?:euros?|EUR)\b", re.IGNORECASE)
+_OF_NOTATION: Final = re.compile(
+    rf"\b(?:{'|'.join(sorted(WORD_TALK))}|formats?|formatted|notation|written|style|comma|symbol|sign|abbreviat\w+"
+    r"|military|24.hour|12.hour|american|british|regex)\b|\"",
+    re.IGNORECASE,
+)
+"""Where one of these stands, the notation may be what is asked about."""
+
+
+def in_one_notation(text: str) -> str:
+    """``July 20, 1969`` and ``20th of July 1969`` -> ``20 July 1969``; ``3 p.m.`` -> ``15:00``, and ``9 am``
+    -> ``9:00am``, for nine may be in the evening; ``37 °C`` -> ``37 degrees Celsius``; ``€5`` -> ``5
+    euros``."""
+    if not any(letter.isdigit() for letter in text) or _OF_NOTATION.search(text) is not None:
+        return text
+    text = _MONTH_FIRST.sub(lambda date: _dated(date[2], date[1], date[3]), text)
+    text = _DAY_FIRST.sub(lambda date: _dated(date[1], date[2], date[3]), text)
+    text = _HOUR.sub(lambda hour: _timed(int(hour[1]), hour[2] or "00", hour[3].lower()), text)
+    text = _DEGREES.sub(lambda unit: " degrees Celsius" if unit[1] == "C" else " degrees Fahrenheit", text)
+    if text.count("€") == 1:
+        text = _EURO.sub(lambda sum_: f"{sum_[1] or sum_[2]} euros", text)
+    return _EUROS.sub(" euros", text)
+
+
+def _dated(day: str, month: str, year: str | None) -> str:
+    return f"{int(day)} {month} {year}" if year else f"{int(day)} {month}"
+
+
+def _timed(hour: int, minute: str, half: str) -> str:
+    return f"{hour + 12}:{minute}" if half == "p" else f"{hour}:{minute}am"
