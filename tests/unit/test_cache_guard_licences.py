@@ -52,6 +52,59 @@ How do I apologise to a neighbour? | How do I apologize to a neighbor?
 Is a grey wolf rare? | Is a gray wolf rare?
 How do I change a tyre? | How do I change a tire?
 """,
+    "kinds": """
+How do I clean a suede shoe? | How do I clean suede shoes?
+Can I freeze a cooked potato? | Can I freeze cooked potatoes?
+Is it safe to reheat a mushroom dish? | Is it safe to reheat mushroom dishes?
+What is the purpose of a firewall? | What is the purpose of firewalls?
+tips for writing a cover letter | tips for writing cover letters
+What are the symptoms of the flu? | What are the symptoms of flu?
+What are the side effects of ibuprofen? | What are side effects of ibuprofen?
+how do i write a cover letter for a bakery job | how do i write cover letter for bakery job
+How does the stock market work for a beginner? | How does stock market work for beginner?
+how to make a cheesecake at home | how to make cheesecake at home
+""",
+    "gerunds and anybody": """
+Steps for replacing a bike chain | Steps to replace a bike chain
+How do I go about replacing a tap? | How do I replace a tap?
+tips on growing tomatoes | tips for growing tomatoes
+What's the way to boil an egg? | How do you boil an egg?
+how do you tame a wolf in minecraft | How can I tame a wolf in Minecraft?
+""",
+    "ways to ask": """
+Any idea why the sky is blue? | Why is the sky blue?
+Why is it that ice floats on water? | Why does ice float on water?
+Who was it that discovered penicillin? | Who discovered penicillin?
+Can I ask how long rabbits live? | How long do rabbits live?
+How can I tell whether a melon is ripe? | How do I tell if a melon is ripe?
+So, um, how does compound interest actually work? | How does compound interest work?
+symptoms of dehydration in dogs | What are the symptoms of dehydration in dogs?
+Is it true that lightning strikes twice? | Is it true lightning strikes twice?
+Is it normal that my dog snores? | My dog snores, is that normal?
+Is tap water safe to drink in Rome? | Is it safe to drink tap water in Rome?
+Do I need to peel ginger? | Do I have to peel ginger?
+could you list the noble gases please | could you list the noble gases
+Thanks in advance: how do I unclog a sink | How do I unclog a sink?
+What's Norway's longest river? | What is the longest river in Norway?
+What gas is released by plants at night? | What gas do plants release at night?
+In which year did Hillary first climb Everest? | In which year was Everest first climbed by Hillary?
+By which company was the language first developed? | Which company first developed the language?
+""",
+    "quotations": """
+What does the idiom "break the ice" mean? | Explain the meaning of the idiom "break the ice".
+Who is the author of "The Name of the Rose"? | Which author wrote "The Name of the Rose"?
+Why don't penguins' feet freeze? | Why do penguins' feet not freeze?
+""",
+    "notation": """
+Which day of the week was July 20, 1969? | Which day of the week was 20 July 1969?
+Is the bank open on 3rd of May? | Is the bank open on May 3?
+Can I land at 3 pm? | Can I land at 15:00?
+Is 9 a.m. too early for a call? | Is 9:00 am too early for a call?
+Is bath water at 37 °C fine for a newborn? | Is bath water at 37 degrees Celsius fine for a newborn?
+Is €700 enough for a week? | Is 700 euros enough for a week?
+What can I cook with 500 g of minced beef? | What can I cook with 500 grams of minced beef?
+how many lbs of turkey per guest | how many pounds of turkey per guest
+""",
 }
 
 OTHERS = {
@@ -153,6 +206,98 @@ What is the contour? | What is the contor?
 Who prises it? | Who prizes it?
 What is a draught? | What is a draft?
 What is a kerb? | What is a curb?
+""",
+    "kinds": """
+How do I clean a window? | How do I clean Windows?
+Can I bring a friend? | Can I bring friends?
+How do I make a friend? | How do I make friends?
+How do I store a value in Python? | How do I store values in Python?
+How do I write a letter? | How do I write letters?
+Should I take a pill? | Should I take pills?
+How do I raise a child? | How do I raise children?
+How do I travel on a budget? | How do I travel on budget?
+How do I get there by a car? | How do I get there by car?
+How do I keep a house? | How do I keep house?
+What is a house? | What is house?
+How do I make a glass? | How do I make glass?
+How do I get the job? | How do I get a job?
+How do I fix the sink? | How do I fix a sink?
+How do I roast a turkey? | How do I roast turkey?
+Is it safe to eat an egg? | Is it safe to eat eggs?
+What are the effects of the treaty? | What are the effects of a treaty?
+How is the moon named? | How is a moon named?
+How do I spell a cat? | How do I spell cat?
+Does the president matter? | Does president matter?
+""",
+    "gerunds and anybody": """
+instructions for washing machines | instructions to wash machines
+tips for sewing machines | tips to sew machines
+Steps for taping a wall | Steps to tap a wall
+Steps for hoping for a cure | Steps to hop for a cure
+What is the process of dying? | How do I die?
+How do you clean your rooms? | How do I clean my rooms?
+How do you clean the rooms? | How do I clean the rooms?
+How do you feel? | How do I feel?
+How do you grow so fast? | How do I grow so fast?
+How do you store my data? | How do I store my data?
+How do you generate text? | How do I generate text?
+How does one cook? | How do you cook?
+""",
+    "ways to ask": """
+Do you know how to speak French? | How do I speak French?
+Who was it that Mary saw? | Who saw Mary?
+What exactly is pi? | What is pi exactly?
+Did he actually win? | Did he win?
+Should I check whether it rains? | Should I check if it rains?
+How do I tell my boss if I am late? | How do I tell my boss whether I am late?
+Do I need to register? | Can I register?
+What do I have to eat? | What do I need to eat?
+Must I register? | Do I have to register?
+Is a dog safe to walk at night? | Is it safe to walk a dog at night?
+Is water not safe to drink? | Is it safe to not drink water?
+What is built by the river? | What does the river build?
+What is done by Friday? | What does Friday do?
+What was written by Mary? | Who wrote Mary?
+Whom does he aim to please? | Whom does he aim to?
+Describe how dancers please | Describe how dancers
+Tell me what kings say to please | Tell me what kings say to
+What is Rembrandt's finest portrait? | What is the finest portrait in Rembrandt?
+Is it true that he left? | Is it true?
+My dog snores, is that normal? | My dog snores, is that dangerous?
+effects of war | causes of war
+""",
+    "quotations": """
+What does "Cat" mean? | What does "cat" mean?
+Who wrote "It"? | Who wrote It?
+How many blanks are in "x  y"? | How many blanks are in "x y"?
+What does the word "dont" mean? | What does the word "don't" mean?
+print("a") in Python | print('a') in Python
+Who said "I'd like 2"? | Who said "I would like two"?
+Is "color" colour? | Is "color" color?
+Define "damage" in law | Define "damages" in law
+Where is the dog's bowl? | Where is the dogs' bowl?
+Where is the dogs' bowl? | Where is the dogs bowl?
+What is 6" in cm? | What is 6' in cm?
+Does echo “hi” work? | Does echo "hi" work?
+""",
+    "notation": """
+How do I write 3 pm? | How do I write 15:00?
+Is July 20, 1969 an American format? | Is 20 July 1969 an American format?
+Is it open at 9? | Is it open at 9 am?
+Is it open at 9:00? | Is it open at 9 am?
+Is it open at 12 pm? | Is it open at 12 am?
+Is it open at 3 am? | Is it open at 3 pm?
+Was it on May 3? | Was it on March 5?
+Was it on 3 May 1969? | Was it on 3 May 1996?
+Is 37 °C hot? | Is 37 °F hot?
+Is it 5 € or €5? | Is it €5 or 5 €?
+Is $5 enough? | Is €5 enough?
+Is 5 g hard for a pilot? | Is 5 grams hard for a pilot?
+Is 5 g of acceleration safe? | Is 5 grams of acceleration safe?
+Are 500 pounds of debt a lot? | Are 500 lbs of debt a lot?
+Is 500 g of beef enough? | Is 500 G of beef enough?
+How do I say 3 pm in German? | How do I say 15:00 in German?
+What is 3 pm in military time? | What is 15:00 in military time?
 """,
 }
 

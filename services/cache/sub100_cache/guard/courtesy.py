@@ -286,7 +286,7 @@ _REFERRING: Final = words(
 _NO_NOUN: Final = words(
     """
     to and or not no of for with say give my your as like a the that will can do be it would could should must
-    may might
+    may might by named titled
     """
 )
 _OF_ASKER: Final = words("i me my mine we us our ours")

@@ -30,6 +30,7 @@ class Question(msgspec.Struct, frozen=True):
     tokens: tuple[Token, ...]
     is_indirect: bool = False
     verb: int | None = None
+    names_wording: bool = False
 
 
 class _Rows:
@@ -118,7 +119,8 @@ def question(tokens: Sequence[Token], *, names_wording: bool = False) -> Questio
     asked, is_indirect = _without_request(_asked_for(with_front_last(list(tokens))))
     if not names_wording and not any(token.text in lexicon.WORD_TALK for token in asked):
         asked = _without_filler(_with_if(with_preposition_last(with_particles_first(asked))))
-    return _with_head(_without_end(_with_the(_with_relation(Question(asked, is_indirect)))))
+    found = _with_head(_without_end(_with_the(_with_relation(Question(asked, is_indirect)))))
+    return msgspec.structs.replace(found, names_wording=True) if names_wording else found
 
 
 def without_request(asked: Sequence[Token]) -> tuple[Token, ...]:
@@ -258,13 +260,18 @@ def _with_head(found: Question) -> Question:
     if texts[:2] == ("why", "do") and texts[-1] == "happen" and len(texts) > 3:
         return Question((Token(CAUSE, ""), *tokens[2:-1]))
     if (active := active_form(tokens)) is not None:
-        return Question(active[0], verb=active[1])
+        asked = (Token("what", "what"), *active[0][1:]) if active[0][0].text == "which" else active[0]
+        return Question(asked, verb=active[1])
     if (other := as_known(tokens)) is not None:
         return Question(other)
     for form, rest in _GERUNDS.begun(tokens):
-        if rest[0].text.endswith("ing") and not rest[0].article:
-            head = _placed(_GERUNDS.meant(form))
+        if not rest[0].text.endswith("ing") or rest[0].article:
+            continue
+        head = _placed(_GERUNDS.meant(form))
+        if len(rest) > 1 and (rest[1].article or rest[1].text in _OF_SOMEBODY):
             return Question((*head, *rest), verb=len(head))
+        if head[0].text == "<tips>":  # on washing machines, or how to wash them
+            return Question((*head, *rest))
     if texts[:3] == ("how", "do", "you") and _is_done_by_anybody(tokens[3:]):
         return Question((Token(HOW_TO, ""), *tokens[3:]))
     for form, rest in _HEADS.begun(tokens):

@@ -4,7 +4,7 @@ that careless people leave out can stand for no other thing."""
 from collections.abc import Sequence
 from typing import Final
 
-from .lexicon import CLAUSE_OPENERS
+from .lexicon import CASE_MATTERS, CLAUSE_OPENERS
 from .tokens import Token
 from .verbs import is_plural
 from .wordlists import stored, words
@@ -140,5 +140,6 @@ def _is_generic(singular: Sequence[Token], plural: Sequence[Token], place: int) 
         if end > start and (one.article or many.article):
             return False
         if one.text != many.text:
-            return one.text not in _COUNTED and is_plural(one.text, many.text)
+            is_named = many.text in CASE_MATTERS or not many.raw.islower()
+            return not is_named and one.text not in _COUNTED and is_plural(one.text, many.text)
     return False

@@ -175,12 +175,7 @@ def _which_is_done_by(
     ``in which year was X first climbed by Y`` -> ``in which year did Y first climb X``."""
     places = [place for place in range(1, 5) if texts[place : place + 1] in (("is",), ("was",))]
     by = texts.index("by")
-    if (
-        len(places) != 1
-        or texts.count("by") != 1
-        or by + 1 >= len(texts)
-        or not may_be_participle(texts[by - 1])
-    ):
+    if len(places) != 1 or texts.count("by") != 1 or by + 1 >= len(texts) or texts[by - 1] not in _OF_AGENTS:
         return None
     be, done = places[0], by - 1
     end = by + 1
@@ -191,7 +186,8 @@ def _which_is_done_by(
     auxiliary = "do" if texts[be] == "is" else "did"
     if not agent or len(agent) > _LONGEST_AGENT or bool(thing) != (texts[1] == "year" or texts[2] == "year"):
         return None
-    head = (*tokens[:be], Token(auxiliary, auxiliary), *agent, *first)
+    asked = tokens[texts[0] == "in" : be]
+    head = (*asked, Token(auxiliary, auxiliary), *agent, *first)
     return (*head, tokens[done], *thing, *tokens[end:]), len(head)
 
 

@@ -53,7 +53,7 @@ def _all_match(one: Question, other: Question, left: Sequence[Token], right: Seq
         if _match(a, b):
             continue
         kinds = kinds or Kinds(left, right)
-        if kinds.may_differ(place) or may_lack_the(left, right, place):
+        if not one.names_wording and (kinds.may_differ(place) or may_lack_the(left, right, place)):
             continue
         if one.verb == place and stands_for(a.text, b.text):
             continue
