@@ -38,6 +38,22 @@ class Load(Message, frozen=True):
     num_pulled_blocks: int = 0
 
 
+class Limits(Message, frozen=True):
+    """How much a worker takes: jobs, running ones included, and queued tokens, those of prompts that it has
+    to compute and has not answered yet. Worker and scheduler decide by the same rule, ``is_full``."""
+
+    max_jobs: int
+    max_queued_tokens: int
+
+    def is_full(self, num_jobs: int, num_queued_tokens: int, num_tokens: int) -> bool:
+        """Whether a job that queues ``num_tokens`` finds no room. An empty queue takes any one prompt,
+        however long, so that the bound starves nobody."""
+        if num_jobs >= self.max_jobs:
+            return True
+        is_queued = num_tokens > 0 and num_queued_tokens > 0
+        return is_queued and num_queued_tokens + num_tokens > self.max_queued_tokens
+
+
 class Heartbeat(Message, frozen=True, tag="heartbeat"):
     """Registration and liveness in one. ``model``, ``block_size``, ``dtype``, ``connector``, ``hashes``
     (``blocks.FINGERPRINT``), ``revision`` (of the weights), ``tensor_parallel`` (how many engines share each
@@ -46,7 +62,8 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     worker, who then says ``starting`` until it is told otherwise (Judged). ``kv_fault`` is why KV is to be
     handed over neither to nor from it for now, though it may compute. ``max_chunk_tokens`` bounds the tokens
     of an engine step, ``speculation`` names method and width. ``kv_seq`` is the last KvEvents.seq. Whoever
-    does not say ``answers_pings`` does not know Ping."""
+    does not say ``answers_pings`` does not know Ping. ``num_jobs`` and ``num_queued_tokens`` stand in the
+    worker's book beside its ``limits``; None: it does not tell them."""
 
     worker_id: str
     role: Role
@@ -72,6 +89,9 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     tensor_parallel: int = 0
     answers_pings: bool = False
     kv_fault: str = ""
+    limits: Limits | None = None
+    num_jobs: int = 0
+    num_queued_tokens: int = 0
 
 
 class KvEvents(Message, frozen=True, tag="kv_events"):

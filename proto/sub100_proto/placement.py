@@ -71,7 +71,8 @@ class Rejected(Message, frozen=True, tag="rejected"):
 
 
 class Placed(Message, frozen=True, tag="placed"):
-    """A scheduler tells its replicas what it just put in flight."""
+    """A scheduler tells its replicas what it just put in flight: ``num_uncached_tokens`` to compute,
+    ``num_queued_tokens`` in the book of the worker that computes them (``fleet.Limits``)."""
 
     scheduler_id: str
     placement_id: str
@@ -79,6 +80,7 @@ class Placed(Message, frozen=True, tag="placed"):
     prefill: str | None = None
     num_uncached_tokens: int = 0
     max_tokens: int = 0
+    num_queued_tokens: int = 0
 
 
 class Settled(Message, frozen=True, tag="settled"):

@@ -136,6 +136,9 @@ EXAMPLES: dict[str, list[Any]] = {
             max_num_seqs=8,
             max_chunk_tokens=512,
             load=fleet.Load(num_running=1, step=9),
+            limits=fleet.Limits(max_jobs=8, max_queued_tokens=512),
+            num_jobs=3,
+            num_queued_tokens=64,
         )
     ],
     "decode_kv_events": [fleet.KvEvents(worker_id="w", epoch=3, seq=1, stored=b"12345678")],

@@ -10,7 +10,7 @@ from tests.integration.worker_fleet import BLOCK_SIZE, Fleet, Ingress
 from tests.servers import Server
 
 from sub100_proto import blocks, codec, subjects, tokens
-from sub100_proto.fleet import KvEvents
+from sub100_proto.fleet import KvEvents, Limits
 from sub100_proto.jobs import Accepted, Busy, ReleaseKv, Resend
 from sub100_proto.stream import Tokens
 from sub100_shared.bus import Bus, Incoming
@@ -145,7 +145,8 @@ async def test_workers_send_a_first_token_and_a_failure_again(fleet: Fleet, ingr
 
 
 async def test_workers_refuse_at_their_bound_and_for_another_life(fleet: Fleet, ingress: Ingress) -> None:
-    decode = await fleet.start("decode", DECODE_MAX_JOBS="2", DECODE_MAX_QUEUED_TOKENS="100", **SLOW)
+    bounds = {"DECODE_MAX_JOBS": "2", "DECODE_MAX_QUEUED_TOKENS": "100"}
+    decode = await fleet.start("decode", SIM_DELAY_MS="60000", **bounds)
 
     async def code(num_tokens: int, **fields: Any) -> str:
         claim = await ingress.claimed(
@@ -164,6 +165,20 @@ async def test_workers_refuse_at_their_bound_and_for_another_life(fleet: Fleet, 
     await ingress.abort(decode, running[0])
     await ingress.dump(decode)
     assert await code(1) == ""
+
+
+async def test_workers_queue_a_prompt_until_its_first_token_and_say_so(
+    fleet: Fleet, ingress: Ingress
+) -> None:
+    decode = await fleet.start("decode", DECODE_MAX_QUEUED_TOKENS="100", **SLOW)
+    for _ in range(3):
+        job = ingress.decode_job(decode, prompt(80), max_tokens=5000)
+        answer = await ingress.send(decode, job)
+        assert isinstance(await ingress.claimed(answer), Accepted)
+        await ingress.has_tokens(answer, 1)
+    beat = await decode.beat(lambda beat: beat.num_jobs == 3)
+    assert beat.num_queued_tokens == 0
+    assert beat.limits == Limits(max_jobs=256, max_queued_tokens=100)
 
 
 async def test_workers_refuse_jobs_that_are_not_for_them(fleet: Fleet, ingress: Ingress) -> None:

@@ -13,7 +13,6 @@ from sub100_scheduler.view import RegionView
 
 BLOCK = 32
 RULES = Rules(
-    max_queue_tokens=262_144,
     max_queue_factor=4.0,
     decode_alone_tokens=0,
     transfer_ms_per_token=0.01,

@@ -158,9 +158,9 @@ def test_r02_prefill_load_ends_at_the_first_token_not_with_the_decode() -> None:
     prefill, decode = region.fleet.get("a"), region.fleet.get("d")
     assert prefill is not None
     assert decode is not None
-    assert (prefill.num_queued_tokens, decode.num_requests) == (64, 1)
+    assert (prefill.num_tokens_ahead, decode.num_requests) == (64, 1)
     region.on_settled(Settled(placement_id="r-1", phase="prefill", worker_id="a", role="prefill"))
-    assert (prefill.num_queued_tokens, decode.num_requests) == (0, 1)
+    assert (prefill.num_tokens_ahead, decode.num_requests) == (0, 1)
 
 
 def burst(replicas: list[RegionView], num_requests: int) -> Counter[str]:

@@ -46,7 +46,7 @@ def test_new_epoch_is_a_new_life_with_nothing_in_flight() -> None:
     assert fleet.observe(beat("a", epoch=2), 1) is Change.JOINED
     second = fleet.get("a")
     assert second is not None
-    assert (second.heartbeat.epoch, second.num_queued_tokens) == (2, 0)
+    assert (second.heartbeat.epoch, second.num_tokens_ahead) == (2, 0)
 
 
 def test_heartbeat_of_an_older_life_is_ignored() -> None:
@@ -103,7 +103,7 @@ def test_load_is_the_larger_of_heartbeat_and_in_flight() -> None:
     fleet.observe(beat("a", load=Load(num_waiting_tokens=300, num_running=2, num_waiting=1)), 0)
     worker = fleet.get("a")
     assert worker is not None
-    assert (worker.num_queued_tokens, worker.num_requests) == (300, 3)
+    assert (worker.num_tokens_ahead, worker.num_requests) == (300, 3)
     worker.inflight_prefill_tokens = 900
     worker.inflight_prefills = 4
-    assert (worker.num_queued_tokens, worker.num_requests) == (900, 4)
+    assert (worker.num_tokens_ahead, worker.num_requests) == (900, 4)

@@ -1,7 +1,9 @@
 """Placements count on their workers from the moment they are made until they are settled."""
 
-from tests.unit.scheduler_beats import beat
+from tests.unit.scheduler_beats import beat, request, view
 
+from sub100_proto.fleet import Limits
+from sub100_proto.placement import Placed, Placement, Rejected, Settled
 from sub100_scheduler.fleet import WorkerView
 from sub100_scheduler.inflight import InFlight
 
@@ -18,7 +20,7 @@ def counts(*workers: WorkerView) -> list[tuple[int, int, int]]:
 
 
 def add(inflight: InFlight, key: str, p: WorkerView | None, d: WorkerView | None, now_ms: float = 0) -> None:
-    inflight.add(key, prefill=p, decode=d, num_tokens=100, now_ms=now_ms)
+    inflight.add(key, prefill=p, decode=d, num_tokens=100, num_queued_tokens=300, now_ms=now_ms)
 
 
 def test_prefill_is_freed_at_the_first_token_and_decode_at_the_last() -> None:
@@ -33,6 +35,22 @@ def test_prefill_is_freed_at_the_first_token_and_decode_at_the_last() -> None:
     inflight.settle("x", "all")
     assert counts(p, d) == [(0, 0, 0), (0, 0, 0)]
     assert len(inflight) == 0
+
+
+def test_placements_fill_a_workers_book_before_its_heartbeat_does_on_every_replica() -> None:
+    """With all of their tokens: the worker does not know which of them it has cached."""
+    limits = Limits(max_jobs=9, max_queued_tokens=10_000)
+    regions = [view(beat("p", limits=limits), beat("d", "decode")) for _ in range(2)]
+    first, replica = regions
+    assert isinstance(first.place(request(6_000), "x", 0), Placement)
+    replica.on_placed(
+        Placed(scheduler_id="s", placement_id="x", prefill="p", decode="d", num_queued_tokens=6_000), 0
+    )
+    for region in regions:
+        assert isinstance(region.place(request(4_000), "y", 0), Placement)
+        assert isinstance(region.place(request(4_000), "z", 0), Rejected)
+        region.on_settled(Settled(placement_id="x", phase="prefill"))
+        assert isinstance(region.place(request(4_000), "z", 0), Placement)
 
 
 def test_abandoned_placement_frees_both() -> None:

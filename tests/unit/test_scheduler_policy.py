@@ -7,7 +7,7 @@ import pytest
 from tests.unit.scheduler_beats import RULES, beat, request
 
 from sub100_proto.budget import Budget
-from sub100_proto.fleet import Load
+from sub100_proto.fleet import Limits, Load
 from sub100_proto.placement import Placement, PlaceRequest, Rejected, WorkerRef
 from sub100_scheduler.fleet import WorkerView
 from sub100_scheduler.policy import Rules, num_uncached_tokens, place
@@ -52,6 +52,14 @@ def prefill(worker_id: str, **changed: object) -> WorkerView:
 
 def decode(worker_id: str, **changed: object) -> WorkerView:
     return WorkerView(beat(worker_id, "decode", **changed), 0)  # type: ignore[arg-type]
+
+
+def booked(num_tokens: int) -> dict[str, object]:
+    """A worker's book with so much in its queue of at most 10,000 tokens."""
+    return {
+        "limits": Limits(max_jobs=256, max_queued_tokens=10_000),
+        "num_queued_tokens": num_tokens,
+    }
 
 
 def where(answer: Placement) -> tuple[str | None, str]:
@@ -216,10 +224,11 @@ def test_decode_works_alone_only_where_its_streams_hardly_notice() -> None:
 
 
 def test_decode_works_alone_where_prefill_is_full_and_little_is_left() -> None:
-    rules = msgspec.structs.replace(SHORT, max_queue_tokens=10_000)
-    full = prefill("p", load=Load(num_waiting_tokens=9_999))
-    assert where(placed([full, decode("d")], request(64), matched={"d": 1}, rules=rules)) == (None, "d")
-    assert rejected([full, decode("d")], request(64), rules=rules).code == "queue_full"
+    full = prefill("p", **booked(9_999))
+    assert where(placed([full, decode("d")], request(64), matched={"d": 1}, rules=SHORT)) == (None, "d")
+    assert rejected([full, decode("d")], request(64), rules=SHORT).code == "queue_full"
+    both = [full, decode("d", **booked(9_999))]
+    assert rejected(both, request(64), matched={"d": 1}, rules=SHORT).code == "queue_full"
 
 
 def test_placement_says_why_decode_is_alone() -> None:
@@ -249,17 +258,39 @@ def test_pool_that_meets_the_budget_wins_over_one_under_less_pressure() -> None:
 
 
 def test_full_prefill_queues_refuse_with_the_time_that_they_need() -> None:
-    rules = msgspec.structs.replace(RULES, max_queue_tokens=10_000)
-    full = prefill("p", load=Load(num_waiting_tokens=9_000))
-    fuller = prefill("q", load=Load(num_waiting_tokens=60_000))
-    answer = rejected([full, fuller, decode("d")], request(21_000), rules=rules)
+    full, fuller = prefill("p", **booked(9_000)), prefill("q", **booked(60_000))
+    answer = rejected([full, fuller, decode("d")], request(21_000))
     assert answer.code == "queue_full"
     assert answer.retry_after_s == pytest.approx((9_000 + 21_000 - 10_000) * 0.05 / 1_000)
 
 
 def test_idle_worker_takes_a_prompt_longer_than_any_queue() -> None:
-    rules = msgspec.structs.replace(RULES, max_queue_tokens=10_000)
-    assert where(placed([prefill("p"), decode("d")], request(50_000), rules=rules)) == ("p", "d")
+    idle = prefill("p", **booked(0))
+    assert where(placed([idle, decode("d")], request(50_000))) == ("p", "d")
+
+
+def test_decode_worker_with_a_full_queue_pulls_a_prompts_kv_and_computes_none() -> None:
+    """A running stream's prompt is in nobody's queue, and one that is pulled never was."""
+    full = decode("d", num_jobs=9, **booked(9_999))
+    assert where(placed([prefill("p"), full], request(8_192))) == ("p", "d")
+    assert where(placed([prefill("p"), full], request(64, num_output_tokens=3))) == ("p", "d")
+    reason = rejected([prefill("p"), full], request(64, decode_alone=True)).reason
+    assert reason == "every decode worker is full"
+    assert (
+        rejected([prefill("p", **booked(9_999)), full], request(64, num_output_tokens=3)).code == "queue_full"
+    )
+    no_pulls = decode("d", kv_fault="pulls fail", **booked(9_999))
+    for workers in ([full], [prefill("p"), no_pulls]):
+        assert rejected(workers, request(64)).code == "queue_full"
+
+
+def test_worker_with_all_its_places_taken_is_full() -> None:
+    """By its own count, whatever its engine says and however few wait."""
+    full = {"limits": Limits(max_jobs=9, max_queued_tokens=10_000), "num_jobs": 9}
+    assert rejected([prefill("p"), decode("d", **full)], request(64)).code == "queue_full"
+    assert rejected([prefill("p", **full), decode("d")], request(64)).code == "queue_full"
+    room = decode("e", **full | {"num_jobs": 8})
+    assert where(placed([prefill("p"), decode("d", **full), room], request(64))) == ("p", "e")
 
 
 def test_full_decode_workers_refuse() -> None:

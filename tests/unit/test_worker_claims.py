@@ -1,12 +1,13 @@
 """Whether a worker takes a job."""
 
-from sub100_engine.worker.claims import Claims, Limits
+from sub100_engine.worker.claims import Claims
+from sub100_proto.fleet import Limits
 
 EPOCH = 7
 
 
 def claims(*, max_jobs: int = 3, max_tokens: int = 100) -> Claims:
-    return Claims(Limits(max_jobs=max_jobs, max_tokens=max_tokens), EPOCH)
+    return Claims(Limits(max_jobs=max_jobs, max_queued_tokens=max_tokens), EPOCH)
 
 
 def test_claims_refuse_a_job_meant_for_another_life() -> None:
@@ -40,6 +41,29 @@ def test_claims_are_bounded_in_tokens_but_always_take_one_job() -> None:
     book.take("a", 60)
     assert book.refusal("b", EPOCH, 41) == "queue_full"
     assert book.refusal("b", EPOCH, 40) == ""
+
+
+def test_claims_queue_a_prompt_until_its_first_token_only() -> None:
+    """What runs is the engine's to bound; jobs are counted to their end."""
+    book = claims(max_jobs=2, max_tokens=100)
+    book.take("a", 90)
+    assert book.refusal("b", EPOCH, 20) == "queue_full"
+    book.answered("a")
+    book.answered("a")
+    assert (len(book), book.num_queued_tokens) == (1, 0)
+    assert book.refusal("b", EPOCH, 100) == ""
+    book.take("b", 100)
+    book.end("a")
+    book.answered("a")
+    assert (len(book), book.num_queued_tokens) == (1, 100)
+
+
+def test_claims_take_kv_into_a_full_queue() -> None:
+    book = claims(max_jobs=2, max_tokens=100)
+    book.take("a", 5000)
+    assert book.refusal("b", EPOCH, 0) == ""
+    book.take("b", 0)
+    assert book.refusal("c", EPOCH, 0) == "queue_full"
 
 
 def test_claims_end_a_job_once() -> None:

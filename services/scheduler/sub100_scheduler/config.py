@@ -17,9 +17,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``decode_alone_tokens``: a decode worker that holds the beginning of a prompt, and lacks no more than this
     many tokens of it, computes them itself if it is predicted to be quicker than a hand-over
     (``handover_ms`` for the hop and ``transfer_ms_per_token``), and if that holds up its running streams by
-    ``max_stall_ms`` at most; 0 always uses the pair. ``max_queue_tokens`` bounds what may wait on
-    one worker, ``max_queue_factor`` the requests on a decode worker as a multiple of its batch. ``scale_*``
-    are the targets of ``scaling``.
+    ``max_stall_ms`` at most; 0 always uses the pair. ``max_queue_factor`` bounds the
+    requests on a decode worker as a multiple of its batch; what else a worker takes it says itself
+    (``fleet.Limits``). ``scale_*`` are the targets of ``scaling``.
     """
 
     listen_first_s: float = 0.75
@@ -27,7 +27,6 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     inflight_ttl_s: float = 60.0
     max_placements: int = 100_000
     max_index_blocks: int = 2_000_000
-    max_queue_tokens: int = 262_144
     max_queue_factor: float = 4.0
     decode_alone_tokens: int = 256
     transfer_ms_per_token: float = 0.01
@@ -45,7 +44,6 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def rules(self) -> Rules:
         return Rules(
-            max_queue_tokens=self.max_queue_tokens,
             max_queue_factor=self.max_queue_factor,
             decode_alone_tokens=self.decode_alone_tokens,
             transfer_ms_per_token=self.transfer_ms_per_token,

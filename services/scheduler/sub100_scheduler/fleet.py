@@ -47,6 +47,7 @@ class WorkerView:
         "inflight_decodes",
         "inflight_prefill_tokens",
         "inflight_prefills",
+        "inflight_queued_tokens",
         "joined_ms",
         "last_seen_ms",
     )
@@ -57,6 +58,7 @@ class WorkerView:
         self.last_seen_ms = now_ms
         self.inflight_prefills = 0
         self.inflight_prefill_tokens = 0
+        self.inflight_queued_tokens = 0
         self.inflight_decodes = 0
 
     @property
@@ -68,16 +70,36 @@ class WorkerView:
         return self.heartbeat.load
 
     @property
-    def num_queued_tokens(self) -> int:
-        """Prompt tokens ahead of a new request. A placement is in both counts once a heartbeat has seen
-        it, so the larger one is right and their sum is not."""
+    def num_tokens_ahead(self) -> int:
+        """To be computed before a new request's. A placement is in both counts once a heartbeat has seen it,
+        so the larger one is right and their sum is not."""
         return max(self.heartbeat.load.num_waiting_tokens, self.inflight_prefill_tokens)
 
     @property
     def num_requests(self) -> int:
-        """Requests on the worker, running or waiting."""
+        """Requests on the worker, running or waiting. What a decode worker computes alone holds both of its
+        shares and is one request."""
         load = self.heartbeat.load
-        return max(load.num_running + load.num_waiting, self.inflight_prefills + self.inflight_decodes)
+        return max(load.num_running + load.num_waiting, self.inflight_prefills, self.inflight_decodes)
+
+    def is_full(self, num_tokens: int) -> bool:
+        """Whether the worker would refuse a job that queues ``num_tokens``: by its own book, and by what has
+        been put on it since it told of that."""
+        beat = self.heartbeat
+        if beat.limits is None:
+            return False
+        num_jobs = max(beat.num_jobs, self.inflight_prefills, self.inflight_decodes)
+        return beat.limits.is_full(num_jobs, self._num_queued_tokens, num_tokens)
+
+    def num_excess_tokens(self, num_tokens: int) -> int:
+        """How many tokens must leave the queue before there is room for so many; 0 or less if none."""
+        limits = self.heartbeat.limits
+        return 0 if limits is None else self._num_queued_tokens + num_tokens - limits.max_queued_tokens
+
+    @property
+    def _num_queued_tokens(self) -> int:
+        """In the worker's book: unlike ``num_tokens_ahead``, cached ones included."""
+        return max(self.heartbeat.num_queued_tokens, self.inflight_queued_tokens)
 
     def has_lapsed(self, now_ms: float) -> bool:
         return now_ms - self.last_seen_ms > LAPSE_INTERVALS * self.heartbeat.interval_s * 1e3

@@ -1,8 +1,9 @@
 """What has been placed and not yet settled: it counts on its workers at once, not at their next heartbeat.
 
-A placement holds its uncached prompt tokens on the worker that computes them and one request on the
-decode worker. Each share ends when it is settled, after a time to live (from then on the worker's own
-heartbeat tells the load), or with the worker's life.
+A placement holds its prompt tokens on the worker that computes them (the uncached ones as work, all of
+them in the book that the worker keeps of its queue) and one request on the decode worker. Each share ends
+when it is settled, after a time to live (from then on the worker's own heartbeat tells the load), or with
+the worker's life.
 """
 
 from collections import OrderedDict
@@ -21,6 +22,7 @@ class _Shares(msgspec.Struct):
     prefill: WorkerView | None
     decode: WorkerView | None
     num_tokens: int
+    num_queued_tokens: int
     expires_at_ms: float
 
 
@@ -44,10 +46,11 @@ class InFlight:
         prefill: WorkerView | None,
         decode: WorkerView | None,
         num_tokens: int,
+        num_queued_tokens: int,
         now_ms: float,
     ) -> None:
-        """``prefill`` is whoever computes the prompt: the decode worker when it works alone. None: a
-        worker that this replica does not know."""
+        """``num_tokens`` are uncached. ``prefill`` is whoever computes the prompt: the decode worker when it
+        works alone. None: a worker that this replica does not know."""
         if placement_id in self._early:
             del self._early[placement_id]
             return
@@ -55,10 +58,12 @@ class InFlight:
             return
         while len(self._open) >= self._limit:
             self._release(self._open.popitem(last=False)[1])
-        self._open[placement_id] = _Shares(prefill, decode, num_tokens, now_ms + self._ttl_ms)
+        expires_at_ms = now_ms + self._ttl_ms
+        self._open[placement_id] = _Shares(prefill, decode, num_tokens, num_queued_tokens, expires_at_ms)
         if prefill is not None:
             prefill.inflight_prefills += 1
             prefill.inflight_prefill_tokens += num_tokens
+            prefill.inflight_queued_tokens += num_queued_tokens
         if decode is not None:
             decode.inflight_decodes += 1
 
@@ -97,4 +102,5 @@ class InFlight:
         if shares.prefill is not None:
             shares.prefill.inflight_prefills -= 1
             shares.prefill.inflight_prefill_tokens -= shares.num_tokens
+            shares.prefill.inflight_queued_tokens -= shares.num_queued_tokens
             shares.prefill = None

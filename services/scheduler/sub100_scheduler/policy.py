@@ -1,7 +1,7 @@
 """Where a request runs: filter -> score -> pick, without I/O, clock or state of its own.
 
 **Filter**: ready, heard of lately, serves the model, has not failed this request, the context fits, there
-is room in its queue. **Score**: a prefill worker by its predicted time to first token; a decode worker
+is room by its own book. **Score**: a prefill worker by its predicted time to first token; a decode worker
 by its pressure (batch and KV in use) less a credit for blocks that it need not pull. **Pick**: among
 those about as good as the best, the one with the least in flight; then the better prefix; then chance.
 
@@ -54,7 +54,6 @@ Chance = Callable[[], float]
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """See SchedulerConfig for the meaning."""
 
-    max_queue_tokens: int
     max_queue_factor: float
     decode_alone_tokens: int
     transfer_ms_per_token: float
@@ -88,6 +87,20 @@ class _Field:
         self.full_prefills: list[WorkerView] = []
         self.full_decodes: list[WorkerView] = []
 
+    def leave_out_full(self, request: PlaceRequest, rules: Rules) -> None:
+        """A decode worker that has to compute the prompt queues it; KV that it pulls takes a place only."""
+        is_alone = request.decode_alone or not self.prefills
+        self.prefills, self.full_prefills = _part(
+            self.prefills, lambda worker: worker.is_full(request.num_prompt_tokens)
+        )
+        self.decodes, self.full_decodes = _part(
+            self.decodes,
+            lambda worker: (
+                worker.num_requests >= rules.max_queue_factor * worker.heartbeat.max_num_seqs
+                or worker.is_full(_num_tokens(request) if is_alone or worker.heartbeat.kv_fault else 0)
+            ),
+        )
+
 
 def place(
     workers: Sequence[WorkerView],
@@ -105,7 +118,7 @@ def place(
     scorer = _Scorer(matched, request, predictor, rules, chance)
     options = [option for field in fields.values() if (option := scorer.best_of(field)) is not None]
     if not options:
-        return _reject(workers, fields.values(), request, predictor, rules, now_ms)
+        return _reject(workers, fields.values(), request, predictor, now_ms)
     chosen = options[0] if len(options) == 1 else min(options, key=scorer.rank)
     prefill, decode = chosen.prefill, chosen.decode
     return Placement(
@@ -123,7 +136,12 @@ def num_uncached_tokens(request: PlaceRequest, placement: Placement) -> int:
     """What the placement puts into the queue of the worker that computes the prompt."""
     if placement.prefill is not None:
         return request.num_prompt_tokens - placement.cached_tokens_prefill
-    return request.num_prompt_tokens + request.num_output_tokens - placement.cached_tokens_decode
+    return _num_tokens(request) - placement.cached_tokens_decode
+
+
+def num_queued_tokens(request: PlaceRequest, placement: Placement) -> int:
+    """What it puts into that worker's book, who does not know what of it is cached when it takes the job."""
+    return _num_tokens(request) if placement.prefill is None else request.num_prompt_tokens
 
 
 def _filter(
@@ -140,15 +158,20 @@ def _filter(
         field = fields.get(beat.pool)
         if field is None:
             field = fields[beat.pool] = _Field()
-        # An idle worker has room for any one prompt, however long.
-        queued = worker.num_queued_tokens
-        is_full = queued > 0 and queued + request.num_prompt_tokens > rules.max_queue_tokens
-        if beat.role == "prefill":
-            (field.full_prefills if is_full else field.prefills).append(worker)
-        else:
-            is_full = is_full or worker.num_requests >= rules.max_queue_factor * beat.max_num_seqs
-            (field.full_decodes if is_full else field.decodes).append(worker)
+        (field.prefills if beat.role == "prefill" else field.decodes).append(worker)
+    for field in fields.values():
+        field.leave_out_full(request, rules)
     return fields
+
+
+def _part(
+    workers: Sequence[WorkerView], is_full: Callable[[WorkerView], bool]
+) -> tuple[list[WorkerView], list[WorkerView]]:
+    """Those with room, and the full ones."""
+    parts: tuple[list[WorkerView], list[WorkerView]] = [], []
+    for worker in workers:
+        parts[is_full(worker)].append(worker)
+    return parts
 
 
 def _may_serve(worker: WorkerView, request: PlaceRequest, now_ms: float) -> bool:
@@ -163,7 +186,12 @@ def _may_serve(worker: WorkerView, request: PlaceRequest, now_ms: float) -> bool
 
 def _fits(worker: WorkerView, request: PlaceRequest) -> bool:
     """There is room for at least one more token."""
-    return request.num_prompt_tokens + request.num_output_tokens < worker.heartbeat.max_model_len
+    return _num_tokens(request) < worker.heartbeat.max_model_len
+
+
+def _num_tokens(request: PlaceRequest) -> int:
+    """What a worker computes that has nothing of it."""
+    return request.num_prompt_tokens + request.num_output_tokens
 
 
 class _Scorer:
@@ -189,15 +217,16 @@ class _Scorer:
         if not field.decodes:
             return None
         decode = self._pick([self._score_decode(worker) for worker in field.decodes], NEAR_PRESSURE)
-        num_left = self._request.num_prompt_tokens + self._request.num_output_tokens - decode.cached_tokens
-        alone_ms = self._ttft_ms(decode.worker, num_left)
+        alone_ms = self._ttft_ms(decode.worker, _num_tokens(self._request) - decode.cached_tokens)
         if why := self._must_be_alone(field):
             return _Option(None, decode, alone_ms, why)
         pair = self._pair(field, decode)
+        has_room = not decode.worker.is_full(_num_tokens(self._request))
         if self._request.num_output_tokens > 0:
-            is_sooner = pair is not None and pair.ttft_ms < alone_ms
-            return pair if is_sooner else _Option(None, decode, alone_ms, RESUMED)
-        is_short = self._is_short(decode)
+            if pair is not None and (pair.ttft_ms < alone_ms or not has_room):
+                return pair
+            return _Option(None, decode, alone_ms, RESUMED) if has_room else None
+        is_short = has_room and self._is_short(decode)
         if pair is None or pair.prefill is None:
             return _Option(None, decode, alone_ms, SHORT) if is_short else None
         if is_short and alone_ms <= pair.prefill.score + self._handover_ms(decode):
@@ -280,7 +309,7 @@ class _Scorer:
         beat = worker.heartbeat
         return self._predictor.ttft_ms(
             beat.worker_id,
-            num_ahead=worker.num_queued_tokens,
+            num_ahead=worker.num_tokens_ahead,
             num_tokens=num_tokens,
             max_chunk_tokens=beat.max_chunk_tokens,
         )
@@ -291,7 +320,6 @@ def _reject(
     fields: Iterable[_Field],
     request: PlaceRequest,
     predictor: Predictor,
-    rules: Rules,
     now_ms: float,
 ) -> Rejected:
     """Why nobody may take it, the most useful reason first, and when asking again makes sense."""
@@ -299,8 +327,7 @@ def _reject(
     full_prefills = [worker for field in fields if field.decodes for worker in field.full_prefills]
     if full_prefills:
         excess_ms = min(
-            (worker.num_queued_tokens + request.num_prompt_tokens - rules.max_queue_tokens)
-            * predictor.ms_per_token(worker.worker_id)
+            worker.num_excess_tokens(request.num_prompt_tokens) * predictor.ms_per_token(worker.worker_id)
             for worker in full_prefills
         )
         return _rejected("queue_full", "every prefill queue is full", excess_ms / 1e3)

@@ -88,10 +88,10 @@ def _add_ready(pool: PoolLoad, worker: WorkerView, outlook: Outlook, num_tokens:
             max_chunk_tokens=beat.max_chunk_tokens,
         )
 
-    promised_ms = ttft_ms(worker.num_queued_tokens)
+    promised_ms = ttft_ms(worker.num_tokens_ahead)
     pool.ttft_ms = promised_ms if pool.num_ready == 1 else min(pool.ttft_ms, promised_ms)
     pool.wait_ms += promised_ms - ttft_ms(0)
-    pool.num_waiting_tokens += worker.num_queued_tokens
+    pool.num_waiting_tokens += worker.num_tokens_ahead
     pool.num_requests += worker.num_requests
     pool.num_places += beat.max_num_seqs
     pool.kv_usage += beat.load.kv_usage

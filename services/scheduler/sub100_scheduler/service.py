@@ -20,7 +20,7 @@ from sub100_shared.telemetry import Span, SpanKind, Telemetry, extract, fail
 
 from .config import SchedulerConfig
 from .dumps import DumpRequester
-from .policy import num_uncached_tokens
+from .policy import num_queued_tokens, num_uncached_tokens
 from .scheduler_metrics import FleetMetrics, PlacementMetrics
 from .view import RegionView
 
@@ -86,6 +86,7 @@ class Placer:
             prefill=None if placement.prefill is None else placement.prefill.worker_id,
             num_uncached_tokens=num_uncached_tokens(request, placement),
             max_tokens=request.max_tokens,
+            num_queued_tokens=num_queued_tokens(request, placement),
         )
         await self._bus.publish(self._placed_subject, codec.encode(placed))
 

@@ -11,7 +11,7 @@ from sub100_proto.placement import Placed, Placement, PlaceRequest, Rejected, Se
 from .fleet import Change, Fleet
 from .inflight import InFlight
 from .kv_feed import KvFeed
-from .policy import Chance, Rules, num_uncached_tokens, place
+from .policy import Chance, Rules, num_queued_tokens, num_uncached_tokens, place
 from .predictor import Predictor
 from .prefix_index import PrefixIndex
 from .workload import Workload
@@ -61,6 +61,7 @@ class RegionView:
                 worker.worker_id,
                 answer.decode.worker_id,
                 num_uncached_tokens(request, answer),
+                num_queued_tokens(request, answer),
                 now_ms,
             )
         return answer
@@ -86,6 +87,7 @@ class RegionView:
             placed.prefill or placed.decode,
             placed.decode,
             placed.num_uncached_tokens,
+            placed.num_queued_tokens,
             now_ms,
         )
 
@@ -119,7 +121,13 @@ class RegionView:
         return f"prefill {num_prefill}, decode {len(beats) - num_prefill}"
 
     def _count(
-        self, placement_id: str, prefill_id: str, decode_id: str, num_tokens: int, now_ms: float
+        self,
+        placement_id: str,
+        prefill_id: str,
+        decode_id: str,
+        num_tokens: int,
+        num_queued: int,
+        now_ms: float,
     ) -> None:
         """A placement is load from now on: in flight, and as work asked of its pool."""
         prefill = self.fleet.get(prefill_id)
@@ -128,6 +136,7 @@ class RegionView:
             prefill=prefill,
             decode=self.fleet.get(decode_id),
             num_tokens=num_tokens,
+            num_queued_tokens=num_queued,
             now_ms=now_ms,
         )
         if prefill is not None:

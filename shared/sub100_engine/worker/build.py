@@ -2,12 +2,12 @@
 
 import os
 
+from sub100_proto.fleet import Limits
 from sub100_shared.config import ConfigError
 from sub100_shared.lifecycle import Runtime
 
 from ..factory import create_engine
 from ..settings import EngineConfig
-from .claims import Limits
 from .shell import WorkerRole, WorkerShell
 from .transfer_health import TransferHealth
 
@@ -17,6 +17,6 @@ def build_worker(runtime: Runtime, config: EngineConfig, role: WorkerRole) -> Wo
     if fault := config.speculation.fault_line(role.role):
         raise ConfigError(fault)
     engine = create_engine(config, runtime.common, os.environ)
-    limits = Limits(max_jobs=config.max_jobs, max_tokens=config.max_queued_tokens)
+    limits = Limits(max_jobs=config.max_jobs, max_queued_tokens=config.max_queued_tokens)
     health = TransferHealth(config.kv_fault_after_s)
     return WorkerShell(runtime, engine, role, limits, health, pool=config.pool)

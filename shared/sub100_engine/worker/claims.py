@@ -1,54 +1,49 @@
-"""Whether a worker takes a job: the last arbiter, pure."""
+"""Whether a worker takes a job: the last arbiter, pure.
+
+The book counts what the heartbeat tells and the scheduler's policy reads: jobs until they end, and a
+prompt's tokens until its first token is there. A running stream queues nothing: how many of them fit is the
+engine's to say, by its batch and its KV.
+"""
 
 from collections import OrderedDict
 from typing import Final
 
-import msgspec
+from sub100_proto.fleet import Limits
 
 _MAX_EARLY_ABORTS: Final = 4096
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be in a worker at once, running ones included; counted in requests and in prompt tokens."""
-
-    max_jobs: int
-    max_tokens: int
-
-
 class Claims:
-    """Jobs in the worker, by attempt. ``refusal`` first, then ``take``, and ``end`` once."""
+    """Jobs in the worker, by attempt. ``refusal`` first, then ``take``, ``answered`` at the first token, and
+    ``end`` once."""
 
     def __init__(self, limits: Limits, epoch: int) -> None:
         self._limits = limits
-        self._tokens_by_attempt: dict[str, int] = {}
-        self._num_tokens = 0
+        self._queued_tokens_by_attempt: dict[str, int] = {}
         self._early_aborts: OrderedDict[str, None] = OrderedDict()
+        self.num_queued_tokens = 0
         self.epoch = epoch
         self.is_draining = False
 
     def __len__(self) -> int:
-        return len(self._tokens_by_attempt)
+        return len(self._queued_tokens_by_attempt)
 
     def __contains__(self, attempt: str) -> bool:
-        return attempt in self._tokens_by_attempt
+        return attempt in self._queued_tokens_by_attempt
 
     def attempts(self) -> list[str]:
-        return list(self._tokens_by_attempt)
+        return list(self._queued_tokens_by_attempt)
 
     def refusal(self, attempt: str, epoch: int, num_tokens: int) -> str:
-        """Why the job is not taken (a code of shared.errors); empty to take it.
-
-        One job is always taken by an empty worker, however long, so that the token bound starves nobody.
-        """
+        """Why the job is not taken (a code of shared.errors); empty to take it. ``num_tokens`` are to be
+        computed: none where the job brings its KV."""
         if self.is_draining:
             return "draining"
         if epoch != self.epoch:
             return "stale_epoch"
-        if attempt in self._tokens_by_attempt:
+        if attempt in self:
             return "duplicate_attempt"
-        if len(self) >= self._limits.max_jobs:
-            return "queue_full"
-        if self._num_tokens and self._num_tokens + num_tokens > self._limits.max_tokens:
+        if self._limits.is_full(len(self), self.num_queued_tokens, num_tokens):
             return "queue_full"
         return ""
 
@@ -57,16 +52,22 @@ class Claims:
         if attempt in self._early_aborts:
             del self._early_aborts[attempt]
             return False
-        self._tokens_by_attempt[attempt] = num_tokens
-        self._num_tokens += num_tokens
+        self._queued_tokens_by_attempt[attempt] = num_tokens
+        self.num_queued_tokens += num_tokens
         return True
+
+    def answered(self, attempt: str) -> None:
+        """Its first token is there: from now on the job runs. Idempotent."""
+        if attempt in self:
+            self.num_queued_tokens -= self._queued_tokens_by_attempt[attempt]
+            self._queued_tokens_by_attempt[attempt] = 0
 
     def end(self, attempt: str) -> bool:
         """Give the job's place back; False if it had none (any more)."""
-        num_tokens = self._tokens_by_attempt.pop(attempt, None)
+        num_tokens = self._queued_tokens_by_attempt.pop(attempt, None)
         if num_tokens is None:
             return False
-        self._num_tokens -= num_tokens
+        self.num_queued_tokens -= num_tokens
         return True
 
     def remember_abort(self, attempt: str) -> None:

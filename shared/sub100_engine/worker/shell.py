@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import msgspec
 
 from sub100_proto import blocks, codec, subjects
-from sub100_proto.fleet import Heartbeat, State
+from sub100_proto.fleet import Heartbeat, Limits, State
 from sub100_proto.jobs import (
     Abort,
     Accepted,
@@ -39,7 +39,7 @@ from sub100_shared.lifecycle import Runtime
 from sub100_shared.telemetry import extract
 
 from ..api import Engine, EngineInfo, Output, Work
-from .claims import Claims, Limits
+from .claims import Claims
 from .job_metrics import CANCELLED, JobMetrics
 from .kv_feed import KvFeed
 from .spans import JobSpans
@@ -177,8 +177,8 @@ class WorkerShell:
         except ValueError as error:
             _log.error("unreadable job", extra={"error": str(error)})
             return None
-        num_tokens = len(work.prompt)
-        code = self._claims.refusal(job.attempt, job.epoch, num_tokens) or self._misfit(job, num_tokens)
+        num_tokens = 0 if work.kv is not None else len(work.prompt) + len(work.output)
+        code = self._claims.refusal(job.attempt, job.epoch, num_tokens) or self._misfit(job, work)
         if code:
             self._metrics.refused(code)
             return codec.encode(Busy(worker_id=self._worker_id, epoch=self._epoch, code=code))
@@ -195,7 +195,7 @@ class WorkerShell:
             self._run(job, work, msg)
         return None
 
-    def _misfit(self, job: Job, num_tokens: int) -> str:
+    def _misfit(self, job: Job, work: Work) -> str:
         """A job that this engine cannot run; placed by mistake."""
         info = self._info
         wrong_kind = isinstance(job, PrefillJob) != (self._role.role == "prefill")
@@ -204,7 +204,7 @@ class WorkerShell:
             or self._refusal
             or wrong_kind
             or job.model != info.model
-            or num_tokens >= info.max_model_len
+            or len(work.prompt) >= info.max_model_len
         ):
             return "misplaced"
         return ""
@@ -228,6 +228,7 @@ class WorkerShell:
         self._spans.on_output(output)
         if not stream.tokens:
             self._metrics.first_output(output)
+            self._claims.answered(output.attempt)
         if output.kv is not None:
             self._remember_handed_over(output.attempt, output.kv)
         self._role.on_output(self._streams, stream, output)
@@ -385,6 +386,9 @@ class WorkerShell:
             tensor_parallel=info.tensor_parallel,
             answers_pings=True,
             kv_fault=self._transfers.fault(),
+            limits=self._limits,
+            num_jobs=len(self._claims),
+            num_queued_tokens=self._claims.num_queued_tokens,
         )
         subject = subjects.heartbeat(self._runtime.region, self._role.role, self._worker_id)
         await self._runtime.bus.publish(subject, codec.encode(beat))
