@@ -94,9 +94,7 @@ class TransferBehaviour:
         for _ in range(3):
             for endpoint in NOBODY:
                 await worker.hand_over(endpoint)
-            worker.now_s += (
-                0.6 * AFTER_S
-            )  # and not half of it: pulls begin some milliseconds before they fail
+            worker.now_s += 0.6 * AFTER_S  # in all some more: pulls begin a moment before they fail
         assert len(worker.faults) == 1
         assert all(endpoint in worker.faults[0] for endpoint in NOBODY)
         assert worker.transfers.fault() == worker.faults[0]
