@@ -14,7 +14,7 @@ from tests.e2e.raw_http import DONE, post
 from tests.e2e.system import sim_only
 from tests.stack import Stack
 
-pytestmark = [sim_only, pytest.mark.timeout(180)]
+pytestmark = sim_only
 
 SERVED_SHARE = 0.9
 """At least; with one worker of each role left a request has somewhere to go at any time."""

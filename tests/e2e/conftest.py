@@ -15,6 +15,7 @@ import openai
 import pytest
 import pytest_asyncio
 from tests.e2e.system import ENGINE, PATIENT
+from tests.patience import PATIENCE_S
 from tests.stack import Stack, running_stack
 from tokenizers import Tokenizer
 
@@ -30,6 +31,9 @@ collect_ignore_glob = [] if importlib.util.find_spec("vllm") else ["test_vllm_*"
 
 KEY = b"a transfer key that is 32 bytes."
 MAX_MODEL_LEN = 4096
+LEASE_S = 12.0
+PULL_TIMEOUT_S = 8.0
+"""Far longer than a busy machine keeps a pull waiting, and short enough to be waited for."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -84,8 +88,8 @@ def vllm_config(tiny_llama: Path, runtime_base: Path) -> "VllmConfig":
         dtype="float32",  # in bf16 near ties flip with the chunking, on a single engine too
         max_model_len=MAX_MODEL_LEN,
         kv_cache_bytes=64 << 20,
-        lease_s=3.0,
-        pull_timeout_s=3.0,
+        lease_s=LEASE_S,
+        pull_timeout_s=PULL_TIMEOUT_S,
         runtime_dir=str(runtime_base),
     )
 
@@ -118,7 +122,7 @@ async def running_rig(config: "VllmConfig", tiny_llama: Path) -> "AsyncIterator[
             changes,
             engines[2],
             vocab_size=4000,
-            timeout_s=30.0,
+            timeout_s=PATIENCE_S,
             text=tokenizer.decode,
             is_model=True,
         )

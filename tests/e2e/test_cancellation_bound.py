@@ -13,7 +13,7 @@ from tests.e2e.system import sim_only
 from tests.patience import at_best
 from tests.stack import Stack
 
-pytestmark = [sim_only, pytest.mark.timeout(120)]
+pytestmark = sim_only
 
 NUM_ABORTS = 15
 MEDIAN_S = 0.1

@@ -25,6 +25,8 @@ BODY: dict[str, Any] = {
 }
 STREAM: dict[str, Any] = BODY | {"stream": True, "stream_options": {"include_usage": True}}
 STEP_S = 0.03
+LASTING_MS = "60000"
+"""As long as a worker may take to start, or to come back, on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,12 @@ def test_stream_goes_on_elsewhere_when_its_engine_hangs_behind_a_worker_that_ans
 ) -> None:
     """The worker's heartbeats and pongs go on; its engine makes no step."""
     with (
-        slow_stack(tiny_model, SUB100_INGRESS_STEP_TIMEOUT_S="1", SUB100_SIM_HANG_AFTER_STEPS="12") as stack,
+        slow_stack(
+            tiny_model,
+            SUB100_INGRESS_STEP_TIMEOUT_S="1",
+            SUB100_SIM_HANG_AFTER_STEPS="12",
+            SUB100_INGRESS_PATIENCE_MS=LASTING_MS,
+        ) as stack,
         LiveStream(stack.url, STREAM, stack.keys["plain"]) as stream,
     ):
         pieces = [stream.next_text() for _ in range(5)]
@@ -101,7 +108,7 @@ def test_stream_goes_on_elsewhere_when_its_engine_hangs_behind_a_worker_that_ans
 def test_only_worker_is_used_again_if_it_was_late_and_not_lost(tiny_model: Path, whole: str) -> None:
     """There is nobody else: a worker that ingress gave up too early must not cost its streams."""
     with (
-        slow_stack(tiny_model, STEP_S) as stack,
+        slow_stack(tiny_model, STEP_S, SUB100_INGRESS_PATIENCE_MS=LASTING_MS) as stack,
         LiveStream(stack.url, STREAM, stack.keys["plain"]) as stream,
     ):
         pieces = [stream.next_text() for _ in range(5)]

@@ -22,7 +22,7 @@ from tests.stack import Stack
 from sub100_shared.catalog import METRICS, PROCESS_SERIES, SPANS
 from sub100_shared.metric import Metric
 
-pytestmark = [sim_only, pytest.mark.timeout(180)]
+pytestmark = sim_only
 
 STEP_S = 0.1
 SERVICES = ("traces", "cache", "scheduler", "prefill", "decode", "ingress")

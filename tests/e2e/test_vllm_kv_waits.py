@@ -12,13 +12,14 @@ import pytest
 pytest.register_assert_rewrite("tests.contract.engine_suite")
 
 from tests.contract.engine_suite import Recorder, Rig  # noqa: E402
+from tests.e2e.conftest import PULL_TIMEOUT_S  # noqa: E402
 from tests.e2e.test_vllm_engine import proxied  # noqa: E402
+from tests.patience import at_best_async  # noqa: E402
 
 pytestmark = [
     pytest.mark.vllm,
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
-    pytest.mark.timeout(180),
 ]
 
 
@@ -26,20 +27,18 @@ async def test_core_rests_while_its_kv_waits_to_be_pulled(rig: Rig) -> None:
     await rig.idle(rig.prefill)
     _, kv = await rig.handed_over(rig.prompt(100))
     core = psutil.Process(rig.prefill.core_pid)  # type: ignore[attr-defined]
-    steps, used = rig.prefill.load().step, core.cpu_times()
+    steps, used, began_s = rig.prefill.load().step, core.cpu_times(), time.monotonic()
     await asyncio.sleep(1)
-    more, after = rig.prefill.load().step - steps, core.cpu_times()
+    more, after, took_s = rig.prefill.load().step - steps, core.cpu_times(), time.monotonic() - began_s
     assert rig.prefill.load().kv_usage > 0
-    assert more < 120  # vLLM alone makes 700
-    assert after.user + after.system - used.user - used.system < 0.12
+    assert more < 120 * took_s  # vLLM alone makes 700 a second
+    assert after.user + after.system - used.user - used.system < 0.12 * took_s
     rig.prefill.release(kv)
     await rig.idle(rig.prefill)
 
 
 async def test_resting_core_hears_of_a_pull_and_of_a_prompt_at_once(rig: Rig) -> None:
     """Each would wait for the time-out of the rest, 20 ms, five times."""
-    await rig.idle(rig.prefill)
-    _, held = await rig.handed_over(rig.prompt(100))
 
     async def spent_s() -> float:
         started_s = time.monotonic()
@@ -47,15 +46,20 @@ async def test_resting_core_hears_of_a_pull_and_of_a_prompt_at_once(rig: Rig) ->
             await rig.prefilled(rig.work(rig.prompt(8), max_tokens=1))
         return time.monotonic() - started_s
 
-    beside = min([await spent_s() for _ in range(4)])
-    rig.prefill.release(held)
-    await rig.idle(rig.prefill)
-    alone = min([await spent_s() for _ in range(4)])
-    assert beside < alone + 0.05
+    async def longer_s() -> float:
+        """Than without KV that waits."""
+        await rig.idle(rig.prefill)
+        alone_s = min([await spent_s() for _ in range(4)])
+        _, held = await rig.handed_over(rig.prompt(100))
+        beside_s = min([await spent_s() for _ in range(4)])
+        rig.prefill.release(held)
+        return beside_s - alone_s
+
+    await at_best_async(longer_s, 0.05, "longer by")
 
 
 async def test_abort_in_mid_pull_frees_the_blocks_at_once(rig: Rig) -> None:
-    """Not when the pull would have ended: its time-out is three seconds."""
+    """Not when the pull would have ended."""
     prompt = rig.prompt(100)
     first, kv = await rig.handed_over(prompt)
     with proxied(kv, stall_at=20_000) as handle:
@@ -63,7 +67,7 @@ async def test_abort_in_mid_pull_frees_the_blocks_at_once(rig: Rig) -> None:
         rig.decode.decode(stalled.work, stalled)
         await rig.until(lambda: rig.decode.load().kv_usage > 0)
         rig.decode.abort(stalled.work.attempt)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PULL_TIMEOUT_S / 2):
             await rig.idle(rig.decode)
     assert stalled.outputs == []
     again = await rig.decoded(rig.work(prompt, output=[first], kv=kv))
@@ -84,7 +88,7 @@ async def test_aborted_pulls_leave_room_for_others(rig: Rig) -> None:
         await rig.until(lambda: rig.decode.load().num_waiting >= len(attempts))
         for attempt in attempts:
             rig.decode.abort(attempt.work.attempt)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PULL_TIMEOUT_S / 2):
             rest = await rig.decoded(rig.work(healthy, output=[token], kv=kv))
         assert rest.last.error == ""
         await rig.idle(rig.decode)

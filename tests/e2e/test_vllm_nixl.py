@@ -44,7 +44,6 @@ pytestmark = [
     pytest.mark.vllm,
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
-    pytest.mark.timeout(180),
 ]
 
 

@@ -29,7 +29,7 @@ from sub100_engine.vllm.nixl_serving import NixlServing
 from sub100_engine.vllm.puller import NIXL_CONNECTOR, Cancellation, KvPullError, Peers, Puller, host_id
 from sub100_proto.kv import KvHandle
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.vllm
 
 KEY = b"k" * 32
 NUM_BLOCKS = 64

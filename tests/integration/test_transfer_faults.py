@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.integration.scheduler_service import Asker, eventually, running_scheduler
 from tests.integration.worker_fleet import MODEL, Fleet, Ingress, Worker
+from tests.patience import PATIENCE_S
 from tests.servers import Server, free_port
 
 from sub100_proto.jobs import ReleaseKv
@@ -64,7 +65,7 @@ class Pair:
 
     async def fail_until_out(self) -> None:
         """Two peers whose address nobody answers at."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not self.decode.beats[-1].kv_fault:
                 for endpoint in NOBODY:
                     assert await self.hand_over(endpoint) == "kv_load_failed"
@@ -78,7 +79,7 @@ async def readiness(port: int) -> tuple[int, str]:
 
 
 async def ready(port: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while await readiness(port) != (200, ""):  # noqa: ASYNC110 - an operator asks again, too
             await asyncio.sleep(0.02)
 
@@ -144,7 +145,7 @@ async def test_prefill_worker_whose_kv_nobody_can_load_is_not_ready_and_takes_no
         fleet.start("decode", DECODE_KV_FAULT_AFTER_S=after),
     )
     pairs = [Pair(ingress, bad, decode) for decode in decodes]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not bad.beats[-1].kv_fault:
             for pair in pairs:
                 _, first = await pair.prefilled()

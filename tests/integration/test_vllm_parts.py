@@ -22,7 +22,6 @@ from sub100_proto.sampling import Sampling
 
 pytestmark = [
     pytest.mark.vllm,
-    pytest.mark.timeout(120),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
 ]
 
