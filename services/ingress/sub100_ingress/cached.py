@@ -3,7 +3,7 @@
 ::
 
     join a flight of the same key, or start one:
-        look-up leaves --> prompt is tokenised --> (lead) --> placed, prefilled, decoded --> fill
+        look-up leaves --> (lead) --> prompt is tokenised --> placed, prefilled, decoded --> fill
               `-- a hit before the first token cancels the rest and is replayed to all readers
 """
 
@@ -125,14 +125,13 @@ class CachedAnswers:
 
     async def _generate(self, flight: Flight, lookup: "asyncio.Task[CacheReply]", body_bytes: int) -> None:
         run = flight.run
-        left_ms = run.ledger.elapsed_ms()
-        prompt = await self._preparer.prepare(run, body_bytes)
-        lead_ms = self._lead_ms(run) - (run.ledger.elapsed_ms() - left_ms)
+        lead_ms = self._lead_ms(run)
         if lead_ms > 0 and not lookup.done():
             hop = run.ledger.open(semconv.HOP_LEAD)
             await asyncio.wait({lookup}, timeout=lead_ms / 1e3)
             run.ledger.close(hop)
             hop.is_unused = lookup.done()  # then the wait is the look-up's own
+        prompt = await self._preparer.prepare(run, body_bytes)
         run.cache = MISS
         await self._generator.run(run, prompt, flight)
 
