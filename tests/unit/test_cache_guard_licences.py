@@ -105,6 +105,24 @@ Is €700 enough for a week? | Is 700 euros enough for a week?
 What can I cook with 500 g of minced beef? | What can I cook with 500 grams of minced beef?
 how many lbs of turkey per guest | how many pounds of turkey per guest
 """,
+    "measures and requests": """
+How much does an elephant weigh? | What is the weight of an elephant?
+How long is the Nile? | What is the length of the Nile?
+What does NATO stand for? | What is NATO short for?
+Write me a poem about rain | Write a poem about rain
+List 3 rivers in Portugal | Name three rivers in Portugal
+Where do I find the serial number? | Where can I find the serial number?
+What is the best method to cook rice? | Best way to cook rice
+How much time does it take to fly to Mars? | How long does it take to fly to Mars?
+""",
+    "abroad": """
+¿Me podrías decir, por favor, cuántos huesos tiene el cuerpo humano? | ¿Cuántos huesos tiene el cuerpo humano?
+Wenn der Strom ausfällt, was mache ich dann? | Was mache ich dann, wenn der Strom ausfällt?
+Après la cuisson, comment garder les pâtes ? | Comment garder les pâtes après la cuisson ?
+Nenne mir fünf bekannte deutsche Komponisten | Nenne mir 5 bekannte deutsche Komponisten
+Quels sont les six pays les plus peuplés ? | Quels sont les 6 pays les plus peuplés ?
+Wie geht's mit der Scheidung weiter? | Wie geht es mit der Scheidung weiter?
+""",
 }
 
 OTHERS = {
@@ -298,6 +316,34 @@ Are 500 pounds of debt a lot? | Are 500 lbs of debt a lot?
 Is 500 g of beef enough? | Is 500 G of beef enough?
 How do I say 3 pm in German? | How do I say 15:00 in German?
 What is 3 pm in military time? | What is 15:00 in military time?
+""",
+    "measures and requests": """
+How much does it weigh on me? | What is the weight of it on me?
+How long is it until noon? | What is the length until noon?
+What does the party stand for? | What does the party stand on?
+Write me off | Write off
+Tell me a joke | Tell a joke
+Where do I get off? | Where can I get off?
+Explain what it means to me | Explain what it means
+List the options for me | List the options
+Calculate the dose for me | Calculate the dose
+List the kings | Name the kings
+How fast is it safe to drive? | How fast is it to drive?
+How big is the chance? | How long is the chance?
+""",
+    "abroad": """
+Wie schreibt man fünf? | Wie schreibt man 5?
+¿Qué significa dos? | ¿Qué significa 2?
+Wenn ich esse, darf ich trinken? | Wenn ich trinke, darf ich essen?
+Was mache ich, wenn er geht? | Was mache ich, falls er geht?
+¿Sabes nadar? | ¿Nadar?
+¿Me podrías decir tu nombre? | ¿Tu nombre?
+Kannst du mir sagen, wer er ist? | Wer ist er?
+Quiero saber cuándo dijo que viene | ¿Cuándo dijo?
+Nenne mir fünf Komponisten | Nenne mir 6 Komponisten
+Comment dit-on cinq en allemand ? | Comment dit-on 5 en allemand ?
+Trinkt er in Maßen? | Trinkt er in Massen?
+Antes de comer, ¿qué bebo? | ¿Qué bebo después de comer?
 """,
 }
 

@@ -13,12 +13,13 @@ import msgspec
 
 from sub100_shared.wording import speaks_of_wording, works_on_wording
 
+from .abroad import canonical_abroad, is_same_abroad
 from .canonical import canonical
 from .case import differs_in_case
 from .courtesy import without_courtesy
 from .frames import question, without_request
 from .language import is_foreign
-from .lexicon import AUXILIARIES, CASE_MATTERS, CASE_MATTERS_ABROAD, IMPERATIVES, WH_WORDS, WORD_TALK
+from .lexicon import AUXILIARIES, IMPERATIVES, WH_WORDS, WORD_TALK
 from .notation import in_one_notation
 from .rules import rule_of
 from .sameness import is_same
@@ -86,7 +87,7 @@ def read(question: str) -> Reading:
     if (names_wording and is_contracted(text)) or (is_of_words and is_hyphenated(text)):
         return Reading(as_asked, "code")
     if has_foreign:
-        return Reading(text, "foreign", tuple(without_courtesy(tokens)))
+        return Reading(text, "foreign", canonical_abroad(without_courtesy(tokens)))
     return Reading(text, "english", tuple(canonical(tokens, names_wording=names_wording)), names_wording)
 
 
@@ -101,7 +102,7 @@ def refusal(asked: Reading, stored: Reading) -> str:
     if not a or not b:
         return "empty"
     if "foreign" in kinds:
-        return "" if _is_same_abroad(_as_written(asked), _as_written(stored)) else "language"
+        return "" if is_same_abroad(_as_written(asked), _as_written(stored)) else "language"
     if asked.text.endswith("?") != stored.text.endswith("?") and not (_asks(a) and _asks(b)):
         return "mood"
     names_wording = asked.names_wording or stored.names_wording
@@ -112,17 +113,9 @@ def refusal(asked: Reading, stored: Reading) -> str:
 
 def _as_written(reading: Reading) -> Sequence[Token]:
     """A greeting alone may be what is foreign about one of the two."""
-    return reading.tokens if reading.kind == "foreign" else without_courtesy(split(reading.text))
-
-
-def _is_same_abroad(left: Sequence[Token], right: Sequence[Token]) -> bool:
-    """Word for word; capitals may be missing where one side has none at all and no pronoun hangs on them."""
-    if [token.text for token in left] != [token.text for token in right]:
-        return False
-    if [token.raw for token in left[1:]] == [token.raw for token in right[1:]]:
-        return True
-    has_none = any(all(token.raw == token.text for token in tokens) for tokens in (left, right))
-    return has_none and not any(token.text in CASE_MATTERS_ABROAD | CASE_MATTERS for token in left)
+    if reading.kind == "foreign":
+        return reading.tokens
+    return canonical_abroad(without_courtesy(split(reading.text)))
 
 
 def _asks(tokens: Sequence[Token]) -> bool:

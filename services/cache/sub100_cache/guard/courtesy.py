@@ -290,7 +290,7 @@ _NO_NOUN: Final = words(
     """
 )
 _OF_ASKER: Final = words("i me my mine we us our ours")
-_TALK_ABROAD: Final = words(
+TALK_ABROAD: Final = words(
     """
     bedeutet bedeuten heißt heisst heißen schreibt schreiben schreib sagt sagen sage sag wort höflich
     antwortet significa
@@ -336,7 +336,7 @@ def without_courtesy(tokens: list[Token], *, names_wording: bool = False) -> lis
     shorter = _without_first(_trim(tokens), _GREETINGS)
     if names_wording:
         shorter = _without_first(shorter, _PLEASE)
-    if names_wording or texts & (lexicon.WORD_TALK | _TALK_ABROAD | _MANNERS):
+    if names_wording or texts & (lexicon.WORD_TALK | TALK_ABROAD | _MANNERS):
         return tokens if _names_courtesy(shorter) else shorter
     greeted = len(shorter) < len(tokens)
     shorter = _without_please(_without_end(shorter))

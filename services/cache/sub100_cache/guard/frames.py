@@ -109,6 +109,7 @@ _MEASURES: Final = words(
 """Of which ``how much is`` may ask what it amounts to."""
 
 _TELLING: Final = words("tell know determine")
+_WRITTEN: Final = words("write draft compose create generate")
 _FARTHEST_IF: Final = 6
 _MANNER: Final = words("so that this these up and or")
 _OF_SOMEBODY: Final = PRONOUNS | words("my your his our their its yourself myself")
@@ -119,6 +120,7 @@ def question(tokens: Sequence[Token], *, names_wording: bool = False) -> Questio
     asked, is_indirect = _without_request(_asked_for(with_front_last(list(tokens))))
     if not names_wording and not any(token.text in lexicon.WORD_TALK for token in asked):
         asked = _without_filler(_with_if(with_preposition_last(with_particles_first(asked))))
+    asked = _without_me(asked)
     found = _with_head(_without_end(_with_the(_with_relation(Question(asked, is_indirect)))))
     return msgspec.structs.replace(found, names_wording=True) if names_wording else found
 
@@ -180,6 +182,15 @@ def _asked_for(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
         return tokens
     named = msgspec.structs.replace(tokens[0], article="the")
     return (Token("what", "what"), Token("is", "is"), named, *tokens[1:])
+
+
+def _without_me(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """``write me a poem``: for whom is clear."""
+    texts = _texts(tokens)
+    is_for_me = texts[0] in _WRITTEN and texts[1:2] == ("me",) and len(texts) > 2
+    if is_for_me and (tokens[2].article == "a" or texts[2][0].isdigit()):
+        return (tokens[0], *tokens[2:])
+    return tokens
 
 
 def _without_filler(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
@@ -255,6 +266,13 @@ def _with_head(found: Question) -> Question:
     if texts[:3] == ("how", "much", "do") and "cost" in texts[3:]:
         cost = texts.index("cost")
         return Question((Token(PRICE, ""), *tokens[3:cost], *tokens[cost + 1 :]))
+    if texts[:3] == ("how", "much", "do") and texts[-1] == "weigh" and len(texts) > 4:
+        return Question((*_placed(("what", "is", "the", "weight", "of")), *tokens[3:-1]))
+    stands_for = texts[:2] == ("what", "do") and texts[-2:] == ("stand", "for")
+    if (stands_for or (texts[:2] == ("what", "is") and texts[-2:] == ("short", "for"))) and len(texts) > 4:
+        return Question((Token("<stands-for>", ""), *tokens[2:-2]))
+    if texts[0] in ("list", "name") and texts[1][:1].isdigit():
+        return Question((Token("name", ""), *tokens[1:]))
     if texts[:3] == ("how", "much", "is") and len(texts) > 3 and texts[3] not in _MEASURES:
         return Question((Token(PRICE, ""), *tokens[3:]))
     if texts[:2] == ("why", "do") and texts[-1] == "happen" and len(texts) > 3:
