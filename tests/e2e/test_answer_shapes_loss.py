@@ -43,6 +43,7 @@ WAY: dict[str, Any] = {
     "required": ["way"],
     "additionalProperties": False,
 }
+NAMED = {"type": "function", "function": {"name": "walk"}}
 CALLING: dict[str, Any] = BODY | {
     "tools": [{"type": "function", "function": {"name": "walk", "parameters": WAY}}],
     "max_tokens": 400,
@@ -202,7 +203,7 @@ def test_json_is_valid_after_a_loss(slow: Stack, bus: BusWatch) -> None:
     assert answer.reasons == [["stop"]]
 
 
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "walk"}}], ids=str)
+@pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
 def test_forced_call_goes_on_exactly_after_a_loss(slow: Stack, bus: BusWatch, choice: Any) -> None:
     """P07: one call, told once, its arguments whole."""
     body = CALLING | {"tool_choice": choice, "parallel_tool_calls": False}

@@ -65,7 +65,7 @@ def told(answer: Answer) -> tuple[str, list[tuple[str, str]], list[str], list[st
 
 
 @pytest.mark.parametrize("fills_with_stream", [True, False], ids=["stream fills", "body fills"])
-@pytest.mark.parametrize("choice", ["auto", "required", NAMED], ids=str)
+@pytest.mark.parametrize("choice", ["auto", "required", NAMED], ids=["auto", "required", "named"])
 def test_call_is_told_again_in_both_forms_with_new_ids(
     own: Stack, choice: Any, fills_with_stream: bool
 ) -> None:

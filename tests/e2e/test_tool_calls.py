@@ -93,7 +93,7 @@ def test_client_calls_a_tool_and_gets_an_answer(client: openai.OpenAI) -> None:
     assert second.usage.prompt_tokens > first.usage.prompt_tokens
 
 
-@pytest.mark.parametrize("choice", [NAMED, "required"], ids=str)
+@pytest.mark.parametrize("choice", [NAMED, "required"], ids=["named", "required"])
 def test_streamed_call_is_the_one_of_the_body(stack: Stack, choice: Any) -> None:
     fields: dict[str, Any] = {"tool_choice": choice, "tools": [WEATHER], "parallel_tool_calls": False}
     whole = ask(stack, **fields).json["choices"][0]
@@ -108,6 +108,23 @@ def test_streamed_call_is_the_one_of_the_body(stack: Stack, choice: Any) -> None
     assert streamed.text == ""
     assert streamed.finish_reasons == [whole["finish_reason"]] == ["tool_calls"]
     assert [len(chunk["choices"]) for chunk in streamed.chunks] == [1] * len(streamed.chunks)
+
+
+def test_clients_own_accumulator_puts_a_streamed_call_together(client: openai.OpenAI) -> None:
+    strict: Any = {"type": "function", "function": WEATHER["function"] | {"strict": True}}
+    fields: dict[str, Any] = {"tools": [strict], "tool_choice": NAMED, "temperature": 0, "max_tokens": 400}
+    messages: list[Any] = [QUESTION]
+    with client.chat.completions.stream(model=MODEL, messages=messages, **fields) as stream:
+        done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
+        final = stream.get_final_completion()
+    [choice] = final.choices
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.tool_calls is not None
+    [call] = choice.message.tool_calls
+    check_weather(call.function.name, call.function.arguments)
+    assert [(event.name, event.arguments) for event in done] == [
+        (call.function.name, call.function.arguments)
+    ]
 
 
 def test_cut_call_ends_with_length(stack: Stack) -> None:
