@@ -230,7 +230,7 @@ def saying(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "SUB100_SIM_ANSWER_FILE": str(script),
         "SUB100_SIM_ANSWER_MIN_TOKENS": num_tokens,
         "SUB100_SIM_ANSWER_MAX_TOKENS": num_tokens,
-        "SUB100_SIM_DELAY_MS": "10",
+        "SUB100_SIM_DELAY_MS": "20",
         "SUB100_INGRESS_STALL_TIMEOUT_S": "5",
     }
     with running_stack(tiny_model, num_decode=2, env=env) as stack:
@@ -238,7 +238,7 @@ def saying(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @sim_only
-@pytest.mark.parametrize("num_chars", [3, 60, 400], ids=["within the mark", "in a call", "in the next call"])
+@pytest.mark.parametrize("num_chars", [3, 60, 360], ids=["within the mark", "in a call", "in the next call"])
 def test_call_of_the_models_own_accord_goes_on_exactly_after_a_loss(saying: Stack, num_chars: int) -> None:
     """P07: what was held back on one worker is told with what another adds."""
     with watching(saying) as bus:
