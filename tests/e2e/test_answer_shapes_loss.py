@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, LiveStream, post
+from tests.e2e.scrape import Scrape
 from tests.e2e.system import ENGINE, MODEL, PATIENT, log_of, sim_only
 from tests.stack import Replica, Stack, running_stack
 from tokenizers import Tokenizer
+
+from sub100_proto import codec
+from sub100_proto.jobs import DecodeJob
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -30,6 +34,11 @@ BODY: dict[str, Any] = {
     "max_tokens": NUM_TOKENS,
     "ignore_eos": True,
 }
+CHEAP_HAND_OVER = {
+    "SUB100_SCHEDULER_TRANSFER_MS_PER_TOKEN": "0.001",
+    "SUB100_SCHEDULER_HANDOVER_MS": "0.1",
+}
+"""So that on no machine computing a long prompt once more is predicted to be quicker."""
 STREAM: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 WORDS: dict[str, Any] = {
     "type": "array",
@@ -53,8 +62,8 @@ CALLING: dict[str, Any] = BODY | {
 
 @pytest.fixture(scope="module")
 def slow(tiny_model: Path) -> Iterator[Stack]:
-    delay = {"SUB100_SIM_DELAY_MS": "30", "SUB100_INGRESS_STALL_TIMEOUT_S": "10"}
-    with running_stack(tiny_model, engine=ENGINE, num_decode=2, env={**PATIENT, **delay}) as stack:
+    env = {"SUB100_SIM_DELAY_MS": "30", "SUB100_INGRESS_STALL_TIMEOUT_S": "10", **CHEAP_HAND_OVER}
+    with running_stack(tiny_model, engine=ENGINE, num_decode=2, env={**PATIENT, **env}) as stack:
         yield stack
 
 
@@ -150,6 +159,27 @@ def test_logprobs_go_on_exactly_after_a_loss(slow: Stack, bus: BusWatch) -> None
     assert len(scored) == NUM_TOKENS
     assert [t["logprob"] for t in scored] == pytest.approx([t["logprob"] for t in whole], abs=NEAR)
     assert answer.usage["completion_tokens"] == NUM_TOKENS
+
+
+def test_long_prompt_goes_on_with_the_kv_that_prefill_still_has(slow: Stack, bus: BusWatch) -> None:
+    """Prefill computes the last block, which its cache has not; decode computes nothing of the prompt."""
+
+    def num_cached() -> float:
+        name = "sub100_engine_prompt_tokens_total"
+        return Scrape(slow.replicas["prefill-1"]).total(name, sub100_source="cached")
+
+    words = " ".join(f"word{number % 97}" for number in range(400))
+    body = BODY | {"messages": [{"role": "user", "content": words}]}
+    mark, before = bus.mark(), num_cached()
+    answer = killed_after(slow, bus, body, 20)
+    num_prompt = answer.usage["prompt_tokens"]
+    assert num_prompt > 1_000
+    assert len(bus.since(mark, ".prefill.job.")) == 2
+    resumed = codec.decode_job(bus.since(mark, ".decode.job.")[-1].data)
+    assert isinstance(resumed, DecodeJob)
+    assert resumed.kv is not None
+    assert num_cached() - before >= num_prompt - 2 * 32
+    assert answer.texts == [quiet(slow, body)["choices"][0]["message"]["content"]]
 
 
 def test_each_choice_goes_on_with_its_own_output_after_a_loss(slow: Stack, bus: BusWatch) -> None:
