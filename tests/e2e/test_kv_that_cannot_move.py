@@ -21,7 +21,8 @@ from tests.stack import Replica, Stack, running_stack
 pytestmark = pytest.mark.timeout(400)
 
 AFTER_S = 1.0
-OUT_S = 60.0
+REST_S = 6 * AFTER_S
+OUT_S = 180.0
 """Four times AFTER_S, since each bad worker has one peer here, and what a busy machine adds."""
 
 
@@ -71,9 +72,11 @@ def test_worker_that_can_move_no_kv_is_out_and_takes_nobody_along(
     stack.wait_ready(bad.instance)
     try:
         deadline_s = time.monotonic() + OUT_S
+        well_s = time.monotonic()
         while not (found := readiness(bad))[1]:
+            well_s = time.monotonic()
             ask(stack)
-            assert time.monotonic() < deadline_s, bad.log[-2000:]
+            assert well_s < deadline_s, bad.log[-2000:]
         assert found[0] == 503
         assert found[1].startswith("KV transfers fail")
         assert Scrape(bad).total("sub100_kv_fault") == 1
@@ -85,10 +88,9 @@ def test_worker_that_can_move_no_kv_is_out_and_takes_nobody_along(
         bus.wait(is_out, "a heartbeat that says so")
         ask(stack)
         mark = bus.mark()
-        for _ in range(5):
+        while time.monotonic() < well_s + REST_S - 1:  # before it is tried
+            assert not bus.since(mark, f".{role}.job.{bad.instance}.")
             ask(stack)
-            jobs = bus.since(mark, f".{role}.job.{bad.instance}.")
-            assert not jobs or not is_out(), "it may be open for a trial by now"
         others = [stack.replicas["prefill-1"], stack.replicas["decode-1"]]
         assert [readiness(other) for other in others] == [(200, "")] * 2
         assert not any("kv fault" in other.log for other in others)
