@@ -9,7 +9,7 @@ from tests.e2e.raw_http import LiveStream, post
 from tests.e2e.system import MODEL, PATIENT, sim_only
 from tests.stack import Stack, running_stack
 
-pytestmark = [sim_only, pytest.mark.timeout(120)]
+pytestmark = sim_only
 
 PROMPT_TOKENS = 300
 MAX_QUEUED_TOKENS = 1_000
