@@ -235,7 +235,8 @@ class Stack:
         detail of each replica that is."""
 
         def num(role: str) -> int:
-            return sum(self.replicas[name].service == role for name in ready)
+            replicas = (self.replicas[name] for name in ready)
+            return sum(replica.service == role and replica.is_running for replica in replicas)
 
         return {
             name
