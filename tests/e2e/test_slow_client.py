@@ -6,11 +6,14 @@ import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
 from tests.e2e.bus_watch import watching
+from tests.e2e.raw_http import post
 from tests.e2e.system import MODEL, sim_only
+from tests.patience import PATIENCE_S
 from tests.stack import Stack, running_stack
 
 NUM_TOKENS = 100_000
@@ -29,31 +32,49 @@ def impatient(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield running
 
 
-def deaf_client(stack: Stack) -> socket.socket:
-    """Asks for a long stream and never reads; its receive buffer is small."""
+def deaf_client(stack: Stack, path: str, body: dict[str, Any], key: str) -> socket.socket:
+    """Asks and never reads; its receive buffer is small."""
     connection = socket.socket()
+    connection.settimeout(PATIENCE_S)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     connection.connect(("127.0.0.1", stack.port))
-    body = json.dumps(
-        {
-            "model": MODEL,
-            "messages": [{"role": "user", "content": "talk"}],
-            "max_tokens": NUM_TOKENS,
-            "ignore_eos": True,
-            "stream": True,
-        }
-    ).encode()
+    body_bytes = json.dumps({"model": MODEL, **body}).encode()
     head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {stack.keys['plain']}\r\n"
-        f"content-length: {len(body)}\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
+        f"content-length: {len(body_bytes)}\r\n\r\n"
     )
-    connection.sendall(head.encode() + body)
+    connection.sendall(head.encode() + body_bytes)
     return connection
+
+
+def deaf_to_a_stream(stack: Stack) -> socket.socket:
+    body = {
+        "messages": [{"role": "user", "content": "talk"}],
+        "max_tokens": NUM_TOKENS,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    return deaf_client(stack, "/v1/chat/completions", body, stack.keys["plain"])
+
+
+def deaf_to_a_body(stack: Stack) -> socket.socket:
+    """About 15 MB."""
+    body = {"prompt": [300 + i % 3000 for i in range(6000)], "max_tokens": 1, "prompt_logprobs": 20}
+    return deaf_client(stack, "/v1/completions", body, stack.keys["single"])
+
+
+def read_all(connection: socket.socket) -> None:
+    while connection.recv(65_536):
+        pass
+
+
+def num_cut(stack: Stack) -> int:
+    return stack.replicas["ingress-1"].log.count('"code":"slow_client"')
 
 
 @sim_only
 def test_client_that_never_reads_is_cut_and_its_engine_freed(impatient: Stack) -> None:
-    with watching(impatient) as bus, contextlib.closing(deaf_client(impatient)):
+    with watching(impatient) as bus, contextlib.closing(deaf_to_a_stream(impatient)) as deaf:
         bus.wait(lambda: bus.num_in("decode-1") > 0, "work at decode")
         bus.wait_idle("prefill-1", "decode-1")
         with openai.OpenAI(
@@ -64,7 +85,25 @@ def test_client_that_never_reads_is_cut_and_its_engine_freed(impatient: Stack) -
             )
         assert answer.usage is not None
         assert answer.usage.completion_tokens == 4
-    assert '"code":"slow_client"' in impatient.replicas["ingress-1"].log
+        with pytest.raises(ConnectionResetError):  # what waited for it is gone, and it is told
+            read_all(deaf)
+    assert num_cut(impatient) == 1
+
+
+@sim_only
+def test_body_that_nobody_reads_keeps_its_place_until_it_is_cut(impatient: Stack) -> None:
+    num_before = num_cut(impatient)
+    with watching(impatient) as bus, contextlib.closing(deaf_to_a_body(impatient)) as deaf:
+        bus.wait(lambda: num_cut(impatient) > num_before, "a client that is cut")
+        with pytest.raises(ConnectionResetError):
+            read_all(deaf)
+    answer = post(
+        impatient.url,
+        {"model": MODEL, "prompt": "hello", "max_tokens": 4},
+        impatient.keys["single"],
+        path="/v1/completions",
+    )
+    assert answer.status == 200
 
 
 @sim_only

@@ -1,7 +1,7 @@
 """The routes: bytes of a request in, an Exchange out of them, its response back."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -21,7 +21,8 @@ from .cache_key import CacheKey, cache_key, is_cacheable
 from .chunks import ChatChunks, ChunkWriter, CompletionChunks
 from .delivery import BodyResponder, Responder, Send, SseResponder, send_error
 from .exchange import Exchange
-from .http_body import ClientDisconnected, Receive, cancel_on_disconnect, read_body
+from .http_body import ClientDisconnected, Receive, disconnected, read_body
+from .http_connection import CONNECTION, Connection
 from .keys import KeyRing, Tenant
 from .lookup import CacheClient
 from .model_revision import ModelRevision
@@ -150,7 +151,8 @@ class GeneratingRoute:
             request_id=ex.request_id, model=request.model, include_usage=request.include_usage
         )
         responder: Responder = (SseResponder if request.stream else BodyResponder)(ex, writer, send)
-        await _answer_until_disconnect(surface.serving, ex, responder, receive, len(body))
+        answering = surface.serving.answer(ex, responder, len(body))
+        await _until_disconnect(answering, ex, receive, scope[CONNECTION])
 
     def _cache_revision(self, tenant: Tenant, control: CacheControl) -> str:
         """Of the model, for a request that may use the cache; else empty."""
@@ -170,17 +172,25 @@ class GeneratingRoute:
         return request, cache_key(request, tenant, revision)
 
 
-async def _answer_until_disconnect(
-    serving: Serving, ex: Exchange, responder: Responder, receive: Receive, body_bytes: int
+async def _until_disconnect(
+    answering: Coroutine[Any, Any, None], ex: Exchange, receive: Receive, connection: Connection
 ) -> None:
-    """Answer; a client that leaves cancels everything that its request holds, streaming or not."""
+    """Answer; a client that leaves, or is cut, cancels everything that its request holds, streaming or
+    not."""
     task = asyncio.current_task()
     assert task is not None
-    watcher = asyncio.create_task(cancel_on_disconnect(receive, task))
+
+    async def watch() -> None:
+        await disconnected(receive)
+        if connection.was_cut:
+            ex.code = "slow_client"
+        task.cancel()
+
+    watcher = asyncio.create_task(watch())
     try:
-        await serving.answer(ex, responder, body_bytes)
+        await answering
     except asyncio.CancelledError:
-        if ex.code != "slow_client" and (not watcher.done() or watcher.cancelled()):
+        if not watcher.done() or watcher.cancelled():
             raise  # not the client: the server itself is going down
         task.uncancel()
     finally:

@@ -108,10 +108,7 @@ class SseResponder:
             self.status = 200
             headers = _SSE_HEADERS + answer_headers(self._ex)
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        self._ex.num_writes += 1
-        self._ex.is_writing = True
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
-        self._ex.is_writing = False
 
 
 class _SseChoice:
@@ -223,6 +220,8 @@ async def send_error(send: Send, error: Sub100Error, request_id: str) -> int:
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
+    """Returns when the body has left, or its client: what holds the request's place must wait for that."""
     head = [*_JSON_HEADERS, (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})  # behind the body

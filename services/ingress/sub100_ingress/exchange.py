@@ -110,11 +110,6 @@ class Exchange(msgspec.Struct, kw_only=True):
     """When the last byte of a whole answer was handed over, on the ledger's clock: whoever leaves then has
     not cancelled anything."""
 
-    is_writing: bool = False
-    num_writes: int = 0
-    """A write that does not end (``is_writing`` with the same ``num_writes`` for too long) is a client that
-    does not read: see ``serving``."""
-
     avoid: tuple[WorkerRef, ...] = ()
     """Workers that failed this request already, in whatever generation of it."""
 

@@ -45,11 +45,10 @@ async def _read(receive: Receive, limit: int, take: Callable[[int], None]) -> by
         body += part
 
 
-async def cancel_on_disconnect(receive: Receive, task: asyncio.Task[Any]) -> None:
-    """Wait for the client to leave, then cancel ``task``; run beside it, after the body was read."""
+async def disconnected(receive: Receive) -> None:
+    """Wait for the client to leave, or for the end of its response, after the body was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    task.cancel()
 
 
 def _too_large(limit: int) -> ClientError:

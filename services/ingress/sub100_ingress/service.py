@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import sys
 import time
@@ -31,7 +32,7 @@ from .config import IngressConfig
 from .dispatch import Dispatcher
 from .fleet_view import FleetView, heartbeat_of
 from .generation import Generator
-from .http_head import BoundedHeads
+from .http_connection import Connection
 from .judge import JudgeQueue
 from .keys import KeyRing
 from .liveness import Liveness
@@ -92,7 +93,7 @@ class IngressService:
                 app,
                 host=config.host,
                 port=config.port,
-                http=BoundedHeads,
+                http=functools.partial(Connection, write_timeout_s=config.write_timeout_s),  # type: ignore[arg-type]
                 loop="none",
                 lifespan="off",
                 log_config=None,
@@ -117,7 +118,6 @@ class IngressService:
         runtime.spawn(self._watchdog.run(), "watchdog")
         runtime.spawn(self._reload_keys(), "keys")
         runtime.spawn(self._judge.run(), "judge")
-        runtime.spawn(self._serving.cut_slow_clients(self._config.write_timeout_s), "slow clients")
         await self._cache.warm_up()
         await self._listen_first()
         self._http = runtime.spawn(self._server.serve(), "http")

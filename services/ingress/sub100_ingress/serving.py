@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 from sub100_shared.errors import Evicted, Refused, Sub100Error
 
@@ -42,7 +41,6 @@ class Serving:
         self._metrics = metrics
         self._max_inflight = max_inflight
         self._num_by_tenant: dict[str, int] = {}
-        self._live: dict[int, tuple[Exchange, asyncio.Task[Any]]] = {}
         self.num_inflight = 0
         self.is_draining = False
         self._idle = asyncio.Event()
@@ -51,7 +49,7 @@ class Serving:
     async def answer(self, ex: Exchange, responder: Responder, body_bytes: int) -> None:
         """Run the exchange to its end. Raises CancelledError only."""
         try:
-            self._enter(ex)
+            self._take(ex.tenant)
         except Refused as error:
             ex.code = error.code
             await responder.fail(error)
@@ -71,7 +69,7 @@ class Serving:
             _log.exception("request failed", extra={"request_id": ex.request_id})
             await responder.fail(Evicted("internal_error", "internal error"))
         finally:
-            self._leave(ex)
+            self._give(ex.tenant)
             close_exchange(ex, responder.status or CLIENT_CLOSED_STATUS, self._metrics)
 
     async def _answer(self, ex: Exchange, responder: Responder, body_bytes: int) -> None:
@@ -90,16 +88,6 @@ class Serving:
             yield
         finally:
             self._give(tenant)
-
-    def _enter(self, ex: Exchange) -> None:
-        self._take(ex.tenant)
-        task = asyncio.current_task()
-        assert task is not None
-        self._live[id(ex)] = (ex, task)
-
-    def _leave(self, ex: Exchange) -> None:
-        del self._live[id(ex)]
-        self._give(ex.tenant)
 
     def _take(self, tenant: Tenant) -> None:
         if self.is_draining:
@@ -120,19 +108,6 @@ class Serving:
         self._num_by_tenant[tenant.name] -= 1
         if not self.num_inflight:
             self._idle.set()
-
-    async def cut_slow_clients(self, timeout_s: float) -> None:
-        """End exchanges whose client has not taken one write for ``timeout_s`` (to twice that)."""
-        pending: dict[int, int] = {}
-        while True:
-            await asyncio.sleep(timeout_s)
-            writing = {key: ex.num_writes for key, (ex, _) in self._live.items() if ex.is_writing}
-            for key, num_writes in writing.items():
-                if pending.get(key) == num_writes:
-                    ex, task = self._live[key]
-                    ex.code = "slow_client"
-                    task.cancel()
-            pending = writing
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new exchanges and wait for the running ones, at most ``timeout_s``."""
