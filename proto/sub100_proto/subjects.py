@@ -18,7 +18,7 @@
 | ``ingress.stream.<ingress>.pong.<worker>`` | worker, or NATS (503) | that ingress | Pong |
 | ``fleet.heartbeat.<role>.<worker>`` | workers | schedulers | Heartbeat |
 | ``fleet.kv.<worker>`` | workers | schedulers | KvEvents |
-| ``fleet.status.<service>.<instance>`` | every service | whoever operates the region | ServiceStatus |
+| ``fleet.status.<service>.<instance>`` | every service | operators; workers (ingress's) | ServiceStatus |
 """
 
 import re
@@ -146,6 +146,11 @@ def kv_events_all(region: str) -> str:
 
 def status(region: str, service: str, instance: str) -> str:
     return _at(region, f"fleet.status.{key(service)}.{key(instance)}")
+
+
+def status_of(region: str, service: str) -> str:
+    """All instances of one service."""
+    return _at(region, f"fleet.status.{key(service)}.*")
 
 
 def status_all(region: str) -> str:

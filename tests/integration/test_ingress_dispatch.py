@@ -8,12 +8,14 @@ from tests.unit.ingress_exchange import exchange
 from sub100_ingress.attempts import AttemptTable
 from sub100_ingress.dispatch import Dispatcher
 from sub100_ingress.exchange import Prompt
+from sub100_ingress.strays import Strays
 from sub100_proto import codec, subjects
 from sub100_proto.jobs import Abort
 from sub100_proto.placement import WorkerRef
 from sub100_proto.sampling import Sampling
 from sub100_shared import semconv
 from sub100_shared.bus import Bus, Incoming
+from sub100_shared.clock import monotonic_ms
 
 WAIT_S = 30.0
 LONG = Prompt(
@@ -30,7 +32,7 @@ async def test_job_given_up_while_nats_does_not_read_is_aborted(own_nats_server:
     await listening.listen(subjects.job(region, "decode", "d1"), jobs.put_nowait)
     await listening.listen(subjects.control(region, "decode", "d1"), controls.put_nowait)
     bus = await Bus.connect(own_nats_server.url, name="ingress")
-    table = AttemptTable()
+    table = AttemptTable(Strays(monotonic_ms))
     dispatcher = Dispatcher(bus, table, region=region, ingress_id="i", claim_timeout_ms=100, max_buffered=8)
     ex = exchange()
     hop = ex.ledger.open(semconv.HOP_DECODE)

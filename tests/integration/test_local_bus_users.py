@@ -36,6 +36,8 @@ FLOWS = [
     ("prefill", "scheduler", subjects.heartbeat(REGION, "prefill", "w1")),
     ("decode", "ingress", subjects.heartbeat(REGION, "decode", "w1")),
     ("decode", "scheduler", subjects.kv_events(REGION, "w1")),
+    ("ingress", "prefill", subjects.status(REGION, "ingress", "i1")),
+    ("ingress", "decode", subjects.status(REGION, "ingress", "i1")),
     *(
         (service, "operator", subjects.status(REGION, service, "x"))
         for service in NATS_USERS

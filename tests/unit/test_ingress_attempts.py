@@ -3,11 +3,13 @@ import asyncio
 import pytest
 
 from sub100_ingress.attempts import Attempt, AttemptLost, AttemptTable
+from sub100_ingress.strays import Stray, Strays
 from sub100_proto import codec, subjects
 from sub100_proto.jobs import Accepted, Busy
 from sub100_proto.placement import WorkerRef
 from sub100_proto.stream import Failed, FirstToken, StreamBatch, Timing, Tokens
 from sub100_shared.bus import Incoming
+from sub100_shared.clock import monotonic_ms
 
 WORKER = WorkerRef(worker_id="w1", epoch=7)
 
@@ -132,7 +134,7 @@ async def test_claim_timer_loses_only_an_unclaimed_attempt() -> None:
 
 
 async def test_table_routes_events_by_nonce_and_drops_those_of_fenced_attempts() -> None:
-    table, a, b = AttemptTable(), attempt(), attempt()
+    table, a, b = AttemptTable(Strays(monotonic_ms)), attempt(), attempt()
     table.add(a)
     table.add(b)
     table.remove(b)
@@ -144,15 +146,28 @@ async def test_table_routes_events_by_nonce_and_drops_those_of_fenced_attempts()
 
 
 async def test_table_drops_events_of_another_worker_with_the_right_nonce() -> None:
-    table, a = AttemptTable(), attempt()
+    table, a = AttemptTable(Strays(monotonic_ms)), attempt()
     table.add(a)
     table.on_message(batch(FirstToken(a.nonce, 9, 0, Timing()), worker_id="intruder"))
     assert table.num_unknown_events == 1
     assert not a.claimed
 
 
+async def test_table_tells_of_events_that_belong_to_no_attempt() -> None:
+    """Not those that may have crossed an abort, nor those of a known attempt from elsewhere."""
+    strays = Strays(monotonic_ms)
+    table, a, fenced = AttemptTable(strays), attempt(), attempt()
+    for own in (a, fenced):
+        table.add(own)
+    table.remove(fenced)
+    table.on_message(batch(Tokens("x", 0, (9,)), Tokens(a.nonce, 0, (9,)), Tokens(fenced.nonce, 0, (9,))))
+    table.on_message(batch(Tokens(a.nonce, 1, (9,)), worker_id="intruder"))
+    assert strays.take() == [Stray("x", "w1", "decode")]
+    assert table.num_unknown_events == 3
+
+
 async def test_table_loses_the_attempt_when_nobody_listens_for_its_job() -> None:
-    table, a = AttemptTable(), attempt()
+    table, a = AttemptTable(Strays(monotonic_ms)), attempt()
     table.add(a)
     table.on_message(claim(a.nonce, status="503"))
     with pytest.raises(AttemptLost, match="worker_lost"):
@@ -160,7 +175,7 @@ async def test_table_loses_the_attempt_when_nobody_listens_for_its_job() -> None
 
 
 async def test_table_loses_the_attempt_with_the_code_of_a_busy_worker() -> None:
-    table, a = AttemptTable(), attempt()
+    table, a = AttemptTable(Strays(monotonic_ms)), attempt()
     table.add(a)
     table.on_message(claim(a.nonce, codec.encode(Busy(worker_id="w1", epoch=7, code="queue_full"))))
     with pytest.raises(AttemptLost, match="queue_full"):
@@ -169,7 +184,7 @@ async def test_table_loses_the_attempt_with_the_code_of_a_busy_worker() -> None:
 
 @pytest.mark.parametrize("garbage", [b"", b"\xff" * 40, b"\x93\xa1w\x01\x91\x92\xa1q\x01"])
 async def test_table_survives_garbage(garbage: bytes) -> None:
-    table, a = AttemptTable(), attempt()
+    table, a = AttemptTable(Strays(monotonic_ms)), attempt()
     table.add(a)
     table.on_message(Incoming(subjects.stream_events("local", "in-1"), garbage, "", {}))
     table.on_message(batch(FirstToken(a.nonce, 9, 0, Timing())))
@@ -181,7 +196,7 @@ def test_nonces_differ() -> None:
 
 
 async def test_table_asks_for_what_was_lost_while_the_bus_was_away() -> None:
-    table, a, over = AttemptTable(), attempt(1), attempt(1)
+    table, a, over = AttemptTable(Strays(monotonic_ms)), attempt(1), attempt(1)
     table.add(a)
     table.add(over)
     a.accept(Tokens("", 1, (10, 11)))

@@ -2,6 +2,7 @@ import pytest
 
 from sub100_ingress.attempts import Attempt, AttemptLost, AttemptTable
 from sub100_ingress.liveness import GRACE_MS, Liveness
+from sub100_ingress.strays import Stray, Strays
 from sub100_ingress.watchdog import Watchdog
 from sub100_proto import codec, subjects
 from sub100_proto.fleet import Heartbeat, Load
@@ -18,14 +19,17 @@ class Lab:
 
     def __init__(self) -> None:
         self.ms = 0.0
-        self.table = AttemptTable()
+        self.strays = Strays(lambda: self.ms)
+        self.table = AttemptTable(self.strays)
         self.attempt = Attempt(WorkerRef(worker_id="w1", epoch=7), "decode", 1, 100)
         self.table.add(self.attempt)
         self.liveness = Liveness(lambda: self.ms)
         self.dog = Watchdog(
             self.table,
             self.liveness,
+            self.strays,
             self.ping,
+            self.stop,
             lambda: self.ms,
             keep_alive_s=15,
             first_token_timeout_s=60,
@@ -35,6 +39,9 @@ class Lab:
         self.dog.look()
 
     async def ping(self, worker_id: str, role: str) -> None:
+        raise AssertionError("run() is not running")
+
+    async def stop(self, stray: Stray) -> None:
         raise AssertionError("run() is not running")
 
     def after(self, ms: float) -> None:

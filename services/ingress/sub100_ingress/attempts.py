@@ -1,8 +1,8 @@
 """Attempts in flight, and the one subscription that feeds them.
 
 Every job has a nonce, its attempt. Events and claims carry it; what carries an unknown one (a fenced,
-aborted or finished attempt) is dropped. The reader of an attempt is one coroutine, woken at most once
-per message: there is no task and no queue per token.
+aborted or finished attempt) is dropped, and its worker told to stop if it goes on (``strays``). The reader
+of an attempt is one coroutine, woken at most once per message: there is no task and no queue per token.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ from sub100_proto.stream import Failed, FirstToken, StreamEvent, Tokens
 from sub100_proto.subjects import Role
 from sub100_shared.bus import Incoming
 from sub100_shared.errors import RETRYABLE_ELSEWHERE
+
+from .strays import Strays
 
 _log = logging.getLogger(__name__)
 
@@ -188,7 +190,8 @@ def _tail(event: Tokens, num_known: int) -> Tokens:
 class AttemptTable:
     """Nonce -> attempt, fed by the ingress's stream subscription (``on_message``)."""
 
-    def __init__(self) -> None:
+    def __init__(self, strays: Strays) -> None:
+        self._strays = strays
         self._attempts: dict[str, Attempt] = {}
         self.num_unknown_events = 0
 
@@ -204,7 +207,8 @@ class AttemptTable:
 
     def remove(self, attempt: Attempt) -> None:
         """Fence the attempt: later events of it are dropped. Idempotent."""
-        self._attempts.pop(attempt.nonce, None)
+        if self._attempts.pop(attempt.nonce, None) is not None:
+            self._strays.on_fenced(attempt.nonce)
 
     def on_message(self, msg: Incoming) -> None:
         """Listener of ``subjects.stream_all``."""
@@ -229,10 +233,13 @@ class AttemptTable:
             return
         for event in batch.events:
             attempt = self._attempts.get(event.attempt)
-            if attempt is None or attempt.worker.worker_id != batch.worker_id:
+            if attempt is None:
                 self.num_unknown_events += 1
-                continue
-            attempt.accept(event)
+                self._strays.on_event(batch.worker_id, event)
+            elif attempt.worker.worker_id != batch.worker_id:
+                self.num_unknown_events += 1
+            else:
+                attempt.accept(event)
 
     def _on_claim(self, nonce_: str, msg: Incoming) -> None:
         attempt = self._attempts.get(nonce_)

@@ -1,6 +1,7 @@
 """Jobs out: ingress publishes every job itself, so that NATS tells it when nobody listens."""
 
 import asyncio
+import contextlib
 import logging
 
 import msgspec
@@ -16,6 +17,7 @@ from sub100_shared.telemetry import Span, inject
 
 from .attempts import Attempt, AttemptTable
 from .exchange import Exchange, Prompt
+from .strays import Stray
 
 _log = logging.getLogger(__name__)
 
@@ -86,17 +88,22 @@ class Dispatcher:
         """Fence the attempt and have the worker free what it may still hold for it. Never raises."""
         self._table.remove(attempt)
         if attempt.needs_abort:
-            await self._control(attempt.worker, attempt.role, codec.encode(Abort(attempt=attempt.nonce)))
+            await self._abort(attempt.worker.worker_id, attempt.role, attempt.nonce)
+
+    async def stop(self, stray: Stray) -> None:
+        """Have a worker end an attempt that nobody here waits for. Never raises."""
+        with contextlib.suppress(subjects.InvalidKey):  # what named itself so is no worker
+            await self._abort(stray.worker_id, stray.role, stray.attempt)
 
     async def release(self, worker: WorkerRef, kv: KvHandle, failed_at: str = "") -> None:
         """Free KV that nobody will pull. Never raises: the lease frees it otherwise. ``failed_at``: see
         ReleaseKv."""
-        await self._control(worker, "prefill", codec.encode(ReleaseKv(kv=kv, failed_at=failed_at)))
+        await self._control(worker.worker_id, "prefill", codec.encode(ReleaseKv(kv=kv, failed_at=failed_at)))
 
     async def resend(self, attempt: Attempt, position: int) -> None:
         """Ask for tokens that were lost on the way."""
         await self._control(
-            attempt.worker,
+            attempt.worker.worker_id,
             attempt.role,
             codec.encode(Resend(attempt=attempt.nonce, position=position, events=self._events)),
         )
@@ -132,8 +139,11 @@ class Dispatcher:
             raise
         asyncio.get_running_loop().call_later(self._claim_timeout_s, attempt.lose_unclaimed)
 
-    async def _control(self, worker: WorkerRef, role: subjects.Role, payload: bytes) -> None:
+    async def _abort(self, worker_id: str, role: subjects.Role, attempt: str) -> None:
+        await self._control(worker_id, role, codec.encode(Abort(attempt=attempt)))
+
+    async def _control(self, worker_id: str, role: subjects.Role, payload: bytes) -> None:
         try:
-            await self._bus.publish(subjects.control(self._region, role, worker.worker_id), payload)
+            await self._bus.publish(subjects.control(self._region, role, worker_id), payload)
         except BusUnavailable:
             _log.debug("control not sent: no connection")

@@ -44,6 +44,7 @@ from .placing import SchedulerClient
 from .prepare import Preparer
 from .request_metrics import RequestMetrics
 from .serving import Serving
+from .strays import Strays
 from .template import ChatTemplate
 from .tokenizer import ModelTokenizer
 from .tool_support import support_of
@@ -183,7 +184,8 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         keys = KeyRing.load(Path(config.keys_file))
     except (OSError, ValueError) as error:
         raise ConfigError(str(error)) from error
-    table = AttemptTable()
+    strays = Strays(monotonic_ms)
+    table = AttemptTable(strays)
     dispatcher = Dispatcher(
         runtime.bus,
         table,
@@ -241,7 +243,9 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     watchdog = Watchdog(
         table,
         liveness,
+        strays,
         dispatcher.ping,
+        dispatcher.stop,
         monotonic_ms,
         keep_alive_s=config.keep_alive_s,
         first_token_timeout_s=config.first_token_timeout_s,

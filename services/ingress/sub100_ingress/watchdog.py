@@ -1,4 +1,5 @@
-"""One task that looks at all attempts: dead workers, silent ones, clients that need a keep-alive.
+"""One task that looks at all attempts: dead workers, silent ones, clients that need a keep-alive, and
+attempts that nobody waits for.
 
 Timers per token would cost more than the tokens; a look every ``interval_s`` over what is in flight does
 not, and an attempt is judged by what arrived between two looks.
@@ -13,6 +14,7 @@ from sub100_shared.clock import Clock
 
 from .attempts import Attempt, AttemptTable
 from .liveness import PING_AFTER_MS, Liveness
+from .strays import Stray, Strays
 
 _ASK_INTERVAL_MS: Final = 500.0
 _STOOD_STILL_MS: Final = 500.0
@@ -20,6 +22,9 @@ _STOOD_STILL_MS: Final = 500.0
 
 Ping = Callable[[str, Role], Awaitable[None]]
 """Asks a worker for a sign of life."""
+
+Stop = Callable[[Stray], Awaitable[None]]
+"""Tells a worker that nobody waits for an attempt."""
 
 
 class Watchdog:
@@ -29,7 +34,9 @@ class Watchdog:
         self,
         table: AttemptTable,
         liveness: Liveness,
+        strays: Strays,
         ping: Ping,
+        stop: Stop,
         clock: Clock,
         *,
         keep_alive_s: float,
@@ -40,7 +47,9 @@ class Watchdog:
     ) -> None:
         self._table = table
         self._liveness = liveness
+        self._strays = strays
         self._ping = ping
+        self._stop = stop
         self._clock = clock
         self._keep_alive_ms = keep_alive_s * 1e3
         self._first_token_timeout_ms = first_token_timeout_s * 1e3
@@ -73,6 +82,8 @@ class Watchdog:
             self.look()
             for worker_id, role in self._liveness.take_to_ask():
                 await self._ping(worker_id, role)
+            for stray in self._strays.take():
+                await self._stop(stray)
 
     def _judge(self, attempt: Attempt, now: float) -> None:
         if self._liveness.is_dead(attempt.worker):

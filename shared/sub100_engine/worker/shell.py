@@ -3,7 +3,8 @@
 Lifecycle: the engine starts (and warms up) before the first ``ready`` heartbeat; on drain new jobs are
 answered Busy, running ones end, what is left at the deadline is failed with ``draining`` so that ingress
 re-places it. A worker whose connection was away for longer than a lapse drops the jobs that it has: their
-ingress has re-placed them, and it comes back under a new epoch.
+ingress has re-placed them, and it comes back under a new epoch. After a shorter absence ingress aborts what
+it has re-placed; the jobs of an ingress that is gone end when its lease does (``owners``).
 """
 
 import asyncio
@@ -42,6 +43,7 @@ from ..api import Engine, EngineInfo, Output, Work
 from .claims import Claims
 from .job_metrics import CANCELLED, JobMetrics
 from .kv_feed import KvFeed
+from .owners import Owners
 from .spans import JobSpans
 from .streams import Stream, Streams
 from .transfer_health import TransferHealth
@@ -101,7 +103,8 @@ class WorkerShell:
         self._spans = JobSpans(runtime.telemetry, role.role, clock)
         self._metrics = JobMetrics(runtime.metrics, role.role, engine.load, lambda: len(self._claims))
         self._transfers = Transfers(health, clock, runtime.metrics, self._on_kv_fault)
-        self._handed_over: OrderedDict[str, KvHandle] = OrderedDict()
+        self._handed_over: OrderedDict[str, tuple[str, KvHandle]] = OrderedDict()
+        self._owners = Owners(clock, HEARTBEAT_S)
         self._disconnected_at: float | None = None
         self._changed = asyncio.Event()
 
@@ -121,6 +124,7 @@ class WorkerShell:
         region, role = runtime.region, self._role.role
         await runtime.bus.serve(subjects.job(region, role, self._worker_id), self._on_job)
         await runtime.bus.serve(subjects.control(region, role, self._worker_id), self._on_control)
+        await runtime.bus.listen(subjects.status_of(region, "ingress"), self._on_ingress)
         self._sender = runtime.spawn(self._streams.run(), "streams")
         runtime.spawn(self._beat(), "heartbeat")
         await self._register()
@@ -230,7 +234,7 @@ class WorkerShell:
             self._metrics.first_output(output)
             self._claims.answered(output.attempt)
         if output.kv is not None:
-            self._remember_handed_over(output.attempt, output.kv)
+            self._remember_handed_over(stream, output.kv)
         self._role.on_output(self._streams, stream, output)
         if output.finish_reason or self._role.role == "prefill":
             self._end(output.attempt, stream)
@@ -282,16 +286,32 @@ class WorkerShell:
             self._claims.end(attempt)
             self._spans.close(attempt, CANCELLED)
             self._metrics.ended(attempt, CANCELLED)
-        elif (kv := self._handed_over.pop(attempt, None)) is not None:
-            self._engine.release(kv)  # done before the abort came: nobody will pull what it left
+        elif (handed_over := self._handed_over.pop(attempt, None)) is not None:
+            self._engine.release(handed_over[1])  # done before the abort came: nobody will pull what it left
         else:
             self._claims.remember_abort(attempt)
 
-    def _remember_handed_over(self, attempt: str, kv: KvHandle) -> None:
-        """For an abort that crosses the first token on its way; the last few thousand are remembered."""
-        self._handed_over[attempt] = kv
+    def _remember_handed_over(self, stream: Stream, kv: KvHandle) -> None:
+        """For an abort that crosses the first token on its way, and for the end of whoever is to have it
+        pulled; the last few thousand are remembered."""
+        self._handed_over[stream.attempt] = stream.events, kv
         while len(self._handed_over) > _MAX_HANDED_OVER:
             self._handed_over.popitem(last=False)
+
+    def _on_ingress(self, msg: Incoming) -> None:
+        status = codec.decode_status(msg.data)
+        self._owners.on_status(subjects.stream_events(self._runtime.region, status.instance), status.state)
+
+    def _leave_orphans(self) -> None:
+        """End what was begun for an ingress that is gone. It is told so, for the case that it is not."""
+        for events in self._owners.take_gone():
+            orphans = [stream.attempt for stream in self._streams.live() if stream.events == events]
+            kept = [attempt for attempt, (owner, _) in self._handed_over.items() if owner == events]
+            for attempt in orphans:
+                self._streams.tell(events, Failed(attempt, "worker_lost", "nothing was heard of its ingress"))
+            for attempt in (*orphans, *kept):
+                self._abort(attempt)
+            _log.warning("ingress gone", extra={"events": events, "num_jobs": len(orphans)})
 
     def _on_kv_fault(self, fault: str) -> None:
         log = _log.error if fault else _log.info
@@ -312,6 +332,7 @@ class WorkerShell:
         elif self._disconnected_at is not None:
             away_s = (now - self._disconnected_at) / 1e3
             self._disconnected_at = None
+            self._owners.excuse()
             if away_s > LAPSE_S:
                 _log.warning("back after a lapse: new epoch", extra={"away_s": round(away_s, 2)})
                 self._restart_life()
@@ -346,6 +367,8 @@ class WorkerShell:
                 async with asyncio.timeout(HEARTBEAT_S):
                     await self._changed.wait()
             self._changed.clear()
+            if self._disconnected_at is None:
+                self._leave_orphans()
 
     @property
     def _state(self) -> State:
