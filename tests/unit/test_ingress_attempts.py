@@ -178,8 +178,9 @@ async def test_table_loses_the_attempt_with_the_code_of_a_busy_worker() -> None:
     table, a = AttemptTable(Strays(monotonic_ms)), attempt()
     table.add(a)
     table.on_message(claim(a.nonce, codec.encode(Busy(worker_id="w1", epoch=7, code="queue_full"))))
-    with pytest.raises(AttemptLost, match="queue_full"):
+    with pytest.raises(AttemptLost, match="queue_full") as lost:
         await a.next()
+    assert lost.value.is_refusal
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\xff" * 40, b"\x93\xa1w\x01\x91\x92\xa1q\x01"])

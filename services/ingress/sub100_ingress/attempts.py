@@ -32,14 +32,18 @@ def nonce() -> str:
 
 
 class AttemptLost(Exception):
-    """The worker will not go on with the attempt. ``elsewhere``: another worker may."""
+    """The worker will not go on with the attempt. ``elsewhere``: another worker may. ``is_refusal``: it never
+    took the job, and nothing was done."""
 
-    def __init__(self, worker: WorkerRef, code: str, *, elsewhere: bool, reason: str = "") -> None:
+    def __init__(
+        self, worker: WorkerRef, code: str, *, elsewhere: bool, reason: str = "", is_refusal: bool = False
+    ) -> None:
         super().__init__(f"{worker.worker_id}: {code}")
         self.worker = worker
         self.code = code
         self.elsewhere = elsewhere
         self.reason = reason
+        self.is_refusal = is_refusal
 
 
 class Attempt:
@@ -131,12 +135,14 @@ class Attempt:
             case Accepted():
                 self.claimed = True
             case Busy(code=code):
-                self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE)
+                self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE, is_refusal=True)
 
-    def lose(self, code: str, *, elsewhere: bool = True, reason: str = "") -> None:
+    def lose(self, code: str, *, elsewhere: bool = True, reason: str = "", is_refusal: bool = False) -> None:
         """Nothing more will come: the reader gets AttemptLost after what has arrived."""
         if self._lost is None and not self.is_over:
-            self._lost = AttemptLost(self.worker, code, elsewhere=elsewhere, reason=reason)
+            self._lost = AttemptLost(
+                self.worker, code, elsewhere=elsewhere, reason=reason, is_refusal=is_refusal
+            )
             self._wake()
 
     def lose_unclaimed(self) -> None:

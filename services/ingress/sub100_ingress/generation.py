@@ -2,8 +2,8 @@
 
 Steps 5 to 8 of ARCHITECTURE. The first token is written before the decode job leaves; from then on
 prefill's worker is out of the picture, unless the KV is needed again. All waiting is bounded: by claim
-timers, by the watchdog (which loses attempts of dead or silent workers) and by ``max_attempts`` in a row that
-brought no token.
+timers, by the watchdog (which loses attempts of dead or silent workers), by ``max_attempts`` in a row that
+brought no token, and by the patience of a stream that has begun with whoever refuses it.
 """
 
 import contextlib
@@ -89,11 +89,7 @@ class Generator:
                     if placement is None:
                         placement = await self._scheduler.place(ex, prompt, ex.avoid)
                 except Refused as refused:
-                    if not ex.has_begun:
-                        raise
-                    await patience.wait(refused)
-                    if patience.is_wearing:
-                        ex.avoid = ()
+                    await _hold_on(ex, patience, refused)
                     continue
                 ex.num_attempts += 1
                 num_known = len(ex.output_ids)
@@ -116,12 +112,9 @@ class Generator:
                         await self._decode(ex, prompt, placement, handover, text, out)
                     is_done = True
                 except BusUnavailable as refused:  # no job of this attempt has left
-                    if not ex.has_begun:
-                        raise
-                    await patience.wait(refused)
+                    await _hold_on(ex, patience, refused)
                     ex.num_attempts -= 1
                 except AttemptLost as lost:
-                    patience.placed()
                     ex.losses.append(lost.code)
                     self._log_loss(ex, lost)
                     if lost.code in CLIENT_CODES:
@@ -136,8 +129,14 @@ class Generator:
                         ex.avoid = (*ex.avoid, lost.worker)
                     if handover is not None and handover.is_pulled:  # and with it what it had pulled
                         handover = None
+                    if lost.elsewhere and lost.is_refusal and ex.has_begun:
+                        await _hold_on(ex, patience, _not_taken(lost))
+                        continue
+                    patience.placed()
                     num_fruitless = 0 if len(ex.output_ids) > num_known else num_fruitless + 1
                     if not lost.elsewhere or num_fruitless >= self._max_attempts:
+                        if lost.is_refusal:
+                            raise _not_taken(lost) from lost
                         raise Evicted(lost.code, f"the worker was lost ({lost.code})") from lost
                 finally:
                     if placement is not given:
@@ -307,6 +306,20 @@ class Generator:
         return self._telemetry.start(
             name, ex.span, kind=SpanKind.PRODUCER, attributes={semconv.WORKER: worker.worker_id}
         )
+
+
+async def _hold_on(ex: Exchange, patience: Patience, refused: Refused) -> None:
+    """A stream that has begun waits a moment for what may come; raises ``refused`` for any other, and when
+    its patience has ended."""
+    if not ex.has_begun:
+        raise refused
+    await patience.wait(refused)
+    if patience.is_wearing:
+        ex.avoid = ()
+
+
+def _not_taken(lost: AttemptLost) -> Refused:
+    return Refused(lost.code, "no worker has taken the job: nothing was done, try again")
 
 
 def _client_error(ex: Exchange, lost: AttemptLost) -> ClientError:

@@ -1,0 +1,78 @@
+"""Workers that are placed upon and refuse: a stream that has begun waits for one that takes it, a request
+that has not is told at once that nothing was done."""
+
+import contextlib
+import secrets
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.bus_watch import watching
+from tests.e2e.busy_workers import BusyWorkers, busy_workers
+from tests.e2e.raw_http import DONE, LiveStream, deltas, post
+from tests.e2e.system import MODEL, PATIENT, sim_only
+from tests.patience import eventually
+from tests.stack import Stack, running_stack
+
+pytestmark = [sim_only, pytest.mark.timeout(200)]
+
+NUM_BUSY = 5
+"""More than ``max_attempts``."""
+
+BODY: dict[str, Any] = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Tell me a story."}],
+    "temperature": 0,
+    "max_tokens": 60,
+    "ignore_eos": True,
+}
+
+
+@pytest.fixture(scope="module")
+def stack(tiny_model: Path) -> Iterator[Stack]:
+    env = {"SUB100_SIM_DELAY_MS": "20", "SUB100_INGRESS_PATIENCE_MS": "40000"}
+    with running_stack(tiny_model, env={**PATIENT, **env}) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def only_busy_ones(stack: Stack) -> Iterator[BusyWorkers]:
+    """They have come, the real worker is gone; it comes back at the end if nobody has started it."""
+    decode = stack.replicas["decode-1"]
+    with watching(stack) as bus:
+        like = eventually(lambda: bus.beat("decode-1"), "a heartbeat")
+    names = [f"busy-{secrets.token_hex(3)}" for _ in range(NUM_BUSY)]
+    with busy_workers(stack, like, *names, code="queue_full") as busy:
+        log = stack.replicas["scheduler-1"]
+        eventually(lambda: all(f'"{name}"' in log.log for name in names), "registrations")
+        decode.signal(signal.SIGKILL)
+        decode.wait()
+        try:
+            yield busy
+        finally:
+            decode.start()
+
+
+def test_begun_stream_waits_for_a_worker_that_takes_it(stack: Stack) -> None:
+    """However many refuse it meanwhile, and however quickly."""
+    key = stack.keys["plain"]
+    whole = post(stack.url, BODY | {"stream": True}, key)
+    with LiveStream(stack.url, BODY | {"stream": True}, key) as stream:
+        pieces = [stream.next_text() for _ in range(5)]
+        with only_busy_ones(stack) as busy:
+            eventually(lambda: busy.num_refused >= NUM_BUSY, "refusals")
+        rest = stream.rest()
+    assert rest[-1] == DONE
+    assert "".join([*pieces, *deltas(rest[:-1])]) == whole.text
+
+
+def test_request_that_nobody_takes_is_refused_with_retry_after(stack: Stack) -> None:
+    stack.wait_ready("decode-1")
+    with only_busy_ones(stack):
+        answer = post(stack.url, BODY | {"n": 2}, stack.keys["plain"])  # decode computes the prompt
+    assert answer.status == 503
+    assert answer.error["code"] == "queue_full"
+    assert "lost" not in answer.error["message"]
+    assert int(answer.headers["retry-after"]) >= 1
