@@ -19,6 +19,7 @@ class PlaceRequest(Message, frozen=True, tag="place_request"):
     ``num_output_tokens`` > 0 says that the stream is being re-placed; ``avoid`` names workers that
     failed this request already, ``avoid_epochs`` their lives, one for one: a restarted worker may have it.
     ``decode_alone``: no prefill worker (several answers to one prompt, log probabilities of the prompt).
+    ``kv_at``: the prefill worker at which the KV of the prompt waits to be pulled; nothing of it is computed.
     ``placement_id`` is what the placement shall be called, so that whoever asks can settle one whose answer
     never came; unique, and empty from old senders: then the scheduler finds a name."""
 
@@ -34,6 +35,7 @@ class PlaceRequest(Message, frozen=True, tag="place_request"):
     avoid_epochs: tuple[int, ...] = ()
     decode_alone: bool = False
     placement_id: str = ""
+    kv_at: str = ""
 
     def avoids(self, worker_id: str, epoch: int) -> bool:
         """Whether this life of the worker failed the request; without epochs (old senders), any life."""

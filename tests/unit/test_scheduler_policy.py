@@ -10,7 +10,7 @@ from sub100_proto.budget import Budget
 from sub100_proto.fleet import Limits, Load
 from sub100_proto.placement import Placement, PlaceRequest, Rejected, WorkerRef
 from sub100_scheduler.fleet import WorkerView
-from sub100_scheduler.policy import Rules, num_uncached_tokens, place
+from sub100_scheduler.policy import Rules, num_queued_tokens, num_uncached_tokens, place
 from sub100_scheduler.predictor import Predictor
 
 
@@ -282,6 +282,20 @@ def test_decode_worker_with_a_full_queue_pulls_a_prompts_kv_and_computes_none() 
     no_pulls = decode("d", kv_fault="pulls fail", **booked(9_999))
     for workers in ([full], [prefill("p"), no_pulls]):
         assert rejected(workers, request(64)).code == "queue_full"
+
+
+def test_stream_whose_kv_waits_goes_where_it_can_be_pulled_and_queues_nothing() -> None:
+    """Into the KV's own pool, whatever waits there; no prefill worker is asked, and none need have room."""
+    asked = request(8_192, num_output_tokens=1, kv_at="p1")
+    far = decode("d2", pool="two")
+    near = decode("d1", pool="one", load=Load(kv_usage=0.9), **booked(9_999))
+    workers = [prefill("p1", pool="one", **booked(9_999)), near, prefill("p2", pool="two"), far]
+    answer = placed(workers, asked)
+    assert where(answer) == (None, "d1")
+    assert num_uncached_tokens(asked, answer) == num_queued_tokens(asked, answer) == 0
+    no_pulls = decode("d0", pool="one", kv_fault="pulls fail")
+    assert where(placed([no_pulls, *workers], asked)) == (None, "d1")
+    assert where(placed([workers[0], far], asked)) == (None, "d2")
 
 
 def test_worker_with_all_its_places_taken_is_full() -> None:

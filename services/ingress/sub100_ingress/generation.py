@@ -87,29 +87,31 @@ class Generator:
             while not ex.finish_reason:
                 try:
                     if placement is None:
-                        placement = await self._scheduler.place(ex, prompt, ex.avoid)
+                        kv_at = "" if handover is None else handover.worker.worker_id
+                        placement = await self._scheduler.place(ex, prompt, ex.avoid, kv_at)
                 except Refused as refused:
                     await _hold_on(ex, patience, refused)
                     continue
                 ex.num_attempts += 1
                 num_known = len(ex.output_ids)
                 is_done = False
+                is_alone = handover is not None or ex.request.is_decode_alone
+                prefill = None if is_alone else placement.prefill
                 try:
-                    if placement.prefill is not None and handover is None and not ex.request.is_decode_alone:
+                    if prefill is not None:
                         is_again = bool(ex.output_ids)
                         asked = msgspec.structs.replace(prompt, sampling=_ANY_TOKEN) if is_again else prompt
-                        first = await self._prefill(ex, asked, placement.prefill, out)
+                        first = await self._prefill(ex, asked, prefill, out)
                         if first.kv is not None:
-                            handover = _Handover(placement.prefill, first.kv, is_again=is_again)
+                            handover = _Handover(prefill, first.kv, is_again=is_again)
                         if not is_again:
                             ids = () if first.finish_reason == "stop" else (first.token,)
                             await self._deliver(ex, ids, first.logprobs, first.finish_reason, text, out)
                         num_computed = prompt.num_tokens - first.cached_tokens
-                        await self._settle_prefill(
-                            placement, placement.prefill, "prefill", first.timing, num_computed
-                        )
+                        await self._settle_prefill(placement, prefill, "prefill", first.timing, num_computed)
                     if not ex.finish_reason:
-                        await self._decode(ex, prompt, placement, handover, text, out)
+                        is_settled = prefill is not None
+                        await self._decode(ex, prompt, placement, handover, text, out, is_settled=is_settled)
                     is_done = True
                 except BusUnavailable as refused:  # no job of this attempt has left
                     await _hold_on(ex, patience, refused)
@@ -185,8 +187,11 @@ class Generator:
         handover: "_Handover | None",
         text: TextAssembler,
         out: Delivery,
+        *,
+        is_settled: bool,
     ) -> None:
-        """Everything after the output so far."""
+        """Everything after the output so far. Whoever had no prefill worker before it settles the prompt's
+        share with its first token: the worker has computed the prompt, or pulled it."""
         worker = placement.decode
         first_content = not ex.output_ids
         hop = ex.ledger.open(semconv.HOP_DECODE if ex.output_ids else semconv.HOP_PREFILL)
@@ -211,8 +216,8 @@ class Generator:
                         if prompt.sampling.prompt_logprobs is not None:
                             await score_prompt(self._tokenizer, ex, prompt, event.prompt_logprobs, text)
                 await self._deliver(ex, event.ids, event.logprobs, event.finish_reason, text, out)
-                if event.timing is not None and kv is None:  # the worker computed the prompt itself
-                    num_computed = prompt.num_tokens - event.cached_tokens
+                if event.timing is not None and not is_settled:
+                    num_computed = 0 if kv is not None else prompt.num_tokens - event.cached_tokens
                     await self._settle_prefill(placement, worker, "decode", event.timing, num_computed)
         except AttemptLost as lost:
             fail(span, lost.code)

@@ -37,7 +37,9 @@ class SchedulerClient:
         self.predicted_ttft_ms = 0.0
         """Of the last placements, smoothed."""
 
-    async def place(self, ex: Exchange, prompt: Prompt, avoid: tuple[WorkerRef, ...]) -> Placement:
+    async def place(
+        self, ex: Exchange, prompt: Prompt, avoid: tuple[WorkerRef, ...], kv_at: str = ""
+    ) -> Placement:
         """Workers for the request; raises Refused when there are none or nobody can tell.
 
         A placement that comes back is the caller's to settle. One that may have been made and does not come
@@ -61,6 +63,7 @@ class SchedulerClient:
                 avoid_epochs=tuple(worker.epoch for worker in avoid),
                 decode_alone=ex.request.is_decode_alone or ex.no_hand_over,
                 placement_id=placement_id,
+                kv_at=kv_at,
             )
             msg = await self._bus.request(
                 self._subject, codec.encode(query), timeout_s=self._timeout_s, headers=inject(span)

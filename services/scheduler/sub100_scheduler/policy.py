@@ -89,7 +89,7 @@ class _Field:
 
     def leave_out_full(self, request: PlaceRequest, rules: Rules) -> None:
         """A decode worker that has to compute the prompt queues it; KV that it pulls takes a place only."""
-        is_alone = request.decode_alone or not self.prefills
+        is_alone = not request.kv_at and (request.decode_alone or not self.prefills)
         self.prefills, self.full_prefills = _part(
             self.prefills, lambda worker: worker.is_full(request.num_prompt_tokens)
         )
@@ -119,6 +119,9 @@ def place(
     options = [option for field in fields.values() if (option := scorer.best_of(field)) is not None]
     if not options:
         return _reject(workers, fields.values(), request, predictor, now_ms)
+    if request.kv_at:
+        kv_pool = next((worker.heartbeat.pool for worker in workers if worker.worker_id == request.kv_at), "")
+        options = [o for o in options if o.decode.worker.heartbeat.pool == kv_pool] or options
     chosen = options[0] if len(options) == 1 else min(options, key=scorer.rank)
     prefill, decode = chosen.prefill, chosen.decode
     return Placement(
@@ -134,6 +137,8 @@ def place(
 
 def num_uncached_tokens(request: PlaceRequest, placement: Placement) -> int:
     """What the placement puts into the queue of the worker that computes the prompt."""
+    if request.kv_at:
+        return 0
     if placement.prefill is not None:
         return request.num_prompt_tokens - placement.cached_tokens_prefill
     return _num_tokens(request) - placement.cached_tokens_decode
@@ -141,6 +146,8 @@ def num_uncached_tokens(request: PlaceRequest, placement: Placement) -> int:
 
 def num_queued_tokens(request: PlaceRequest, placement: Placement) -> int:
     """What it puts into that worker's book, who does not know what of it is cached when it takes the job."""
+    if request.kv_at:
+        return 0
     return _num_tokens(request) if placement.prefill is None else request.num_prompt_tokens
 
 
@@ -212,10 +219,13 @@ class _Scorer:
         self._chance = chance
 
     def best_of(self, field: _Field) -> _Option | None:
-        """The pool's best pair; decode alone where it is asked for, for a pool without workers to pair, and
-        where that is cheaper than a hand-over."""
+        """The pool's best pair; decode alone where KV waits for it, where it is asked for, for a pool without
+        workers to pair, and where that is cheaper than a hand-over."""
         if not field.decodes:
             return None
+        if self._request.kv_at:
+            decode = self._pick_puller(field.decodes)
+            return _Option(None, decode, self._handover_ms(decode), RESUMED)
         decode = self._pick([self._score_decode(worker) for worker in field.decodes], NEAR_PRESSURE)
         alone_ms = self._ttft_ms(decode.worker, _num_tokens(self._request) - decode.cached_tokens)
         if why := self._must_be_alone(field):
@@ -239,8 +249,7 @@ class _Scorer:
         if not field.prefills:
             return None
         if decode.worker.heartbeat.kv_fault:
-            able = [worker for worker in field.decodes if not worker.heartbeat.kv_fault]
-            decode = self._pick([self._score_decode(worker) for worker in able], NEAR_PRESSURE)
+            decode = self._pick_puller(field.decodes)
         scored = [self._score_prefill(worker) for worker in field.prefills]
         nearest = min(candidate.score for candidate in scored)
         prefill = self._pick(scored, max(NEAR_MS, NEAR_SHARE * nearest))
@@ -248,6 +257,11 @@ class _Scorer:
             return _Option(prefill, decode, prefill.score, PAIR)
         rest_ms = self._handover_ms(decode) + self._ttft_ms(decode.worker, self._request.num_output_tokens)
         return _Option(prefill, decode, prefill.score + rest_ms, RESUMED)
+
+    def _pick_puller(self, decodes: Sequence[WorkerView]) -> _Scored:
+        """One that can take KV, if there is one."""
+        able = [worker for worker in decodes if not worker.heartbeat.kv_fault]
+        return self._pick([self._score_decode(worker) for worker in able or decodes], NEAR_PRESSURE)
 
     def rank(self, option: _Option) -> tuple[float, float, float]:
         overrun_ms = max(0.0, option.ttft_ms - self._request.budget.remaining_ms)

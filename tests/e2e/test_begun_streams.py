@@ -1,5 +1,5 @@
-"""Workers that are placed upon and refuse: a stream that has begun waits for one that takes it, a request
-that has not is told at once that nothing was done."""
+"""Streams that have begun and lose their place: they wait for another, and what of them need not be computed
+again is in nobody's queue. A request that has not begun is told at once that nothing was done."""
 
 import contextlib
 import secrets
@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import watching
+from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.busy_workers import BusyWorkers, busy_workers
 from tests.e2e.raw_http import DONE, LiveStream, deltas, post
 from tests.e2e.system import MODEL, PATIENT, sim_only
 from tests.patience import eventually
 from tests.stack import Stack, running_stack
+
+from sub100_proto import codec
 
 pytestmark = [sim_only, pytest.mark.timeout(200)]
 
@@ -38,8 +40,10 @@ def stack(tiny_model: Path) -> Iterator[Stack]:
 
 
 @contextlib.contextmanager
-def only_busy_ones(stack: Stack) -> Iterator[BusyWorkers]:
-    """They have come, the real worker is gone; it comes back at the end if nobody has started it."""
+def only_busy_ones(stack: Stack, *, is_killed: bool) -> Iterator[BusyWorkers]:
+    """They have come, the real worker is gone until the end: killed, or stopped, so that nobody takes it for
+    alive."""
+    stack.wait_ready("decode-1")
     decode = stack.replicas["decode-1"]
     with watching(stack) as bus:
         like = eventually(lambda: bus.beat("decode-1"), "a heartbeat")
@@ -47,7 +51,7 @@ def only_busy_ones(stack: Stack) -> Iterator[BusyWorkers]:
     with busy_workers(stack, like, *names, code="queue_full") as busy:
         log = stack.replicas["scheduler-1"]
         eventually(lambda: all(f'"{name}"' in log.log for name in names), "registrations")
-        decode.signal(signal.SIGKILL)
+        decode.signal(signal.SIGKILL if is_killed else signal.SIGTERM)
         decode.wait()
         try:
             yield busy
@@ -61,7 +65,7 @@ def test_begun_stream_waits_for_a_worker_that_takes_it(stack: Stack) -> None:
     whole = post(stack.url, BODY | {"stream": True}, key)
     with LiveStream(stack.url, BODY | {"stream": True}, key) as stream:
         pieces = [stream.next_text() for _ in range(5)]
-        with only_busy_ones(stack) as busy:
+        with only_busy_ones(stack, is_killed=True) as busy:
             eventually(lambda: busy.num_refused >= NUM_BUSY, "refusals")
         rest = stream.rest()
     assert rest[-1] == DONE
@@ -69,10 +73,37 @@ def test_begun_stream_waits_for_a_worker_that_takes_it(stack: Stack) -> None:
 
 
 def test_request_that_nobody_takes_is_refused_with_retry_after(stack: Stack) -> None:
-    stack.wait_ready("decode-1")
-    with only_busy_ones(stack):
+    with only_busy_ones(stack, is_killed=False):
         answer = post(stack.url, BODY | {"n": 2}, stack.keys["plain"])  # decode computes the prompt
     assert answer.status == 503
     assert answer.error["code"] == "queue_full"
     assert "lost" not in answer.error["message"]
     assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_prompt_whose_kv_waits_is_in_no_queue_once_it_is_pulled(stack: Stack) -> None:
+    """Decode dies between prefill and its pull. The scheduler is told where the KV is, and when it came."""
+    decode = stack.replicas["decode-1"]
+    stack.wait_ready("decode-1")
+    with watching(stack) as bus:
+        mark = bus.mark()
+        decode.signal(signal.SIGSTOP)
+        with LiveStream(
+            stack.url, BODY | {"stream": True, "max_tokens": 5000}, stack.keys["plain"]
+        ) as stream:
+            bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "the decode job")
+            decode.signal(signal.SIGKILL)
+            decode.wait()
+            decode.start()
+            bus.wait(lambda: len(settled_prefills(bus, mark)) == 2, "the second prefill share settled")
+            stream.reset()
+        settled = settled_prefills(bus, mark)
+        asked = [codec.decode_place_request(msg.data) for msg in bus.since(mark, ".scheduler.place.")]
+    assert (asked[0].kv_at, asked[-1].kv_at) == ("", "prefill-1")
+    assert settled == [asked[0].placement_id, asked[-1].placement_id]
+
+
+def settled_prefills(bus: BusWatch, mark: int) -> list[str]:
+    """Placements of which the prompt's share was given back by itself, in order."""
+    settled = [codec.decode_settled(msg.data) for msg in bus.since(mark, ".scheduler.settled.")]
+    return [one.placement_id for one in settled if one.phase == "prefill"]
