@@ -1,13 +1,15 @@
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from tests.patience import PATIENCE_S
 from tests.unit.ingress_exchange import exchange
 
 from sub100_ingress.exchange import JOINED, MISS, Exchange
-from sub100_ingress.flight import MAX_LAG, Flight
+from sub100_ingress.flight import BURST, MAX_LAG, Flight
 from sub100_ingress.text import ScoredToken
 from sub100_proto.cache import CachedAnswer, CacheHit
 from sub100_shared import semconv
@@ -228,6 +230,22 @@ async def test_hit_is_replayed_to_all_and_what_was_begun_is_forgotten() -> None:
         assert (client.ex.num_prompt_tokens, client.ex.num_completion_tokens) == (7, 2)
         assert (client.ex.num_attempts, client.ex.num_cached_tokens) == (0, 0)
         assert (client.ex.cache.outcome, client.ex.cache.similarity) == ("semantic", 0.95)
+
+
+async def test_long_hit_leaves_turns_of_the_loop_to_other_streams() -> None:
+    air = Air()
+    reading = air.board(air.leader)
+    await asyncio.sleep(0)
+    pieces = tuple(str(number) for number in range(3 * BURST + 1))
+    answer = msgspec.structs.replace(HIT.answer, pieces=pieces)
+    air.flight.replay(msgspec.structs.replace(HIT, answer=answer))
+    air._ended.set()
+    written = [0]
+    while not reading.done():
+        await asyncio.sleep(0)
+        written.append(len(air.leader.got))
+    assert air.leader.got == list(pieces)
+    assert max(after - before for before, after in itertools.pairwise(written)) == BURST
 
 
 async def test_keep_alives_reach_all_readers() -> None:
