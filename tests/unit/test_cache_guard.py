@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sub100_cache import guard
@@ -353,6 +353,7 @@ def test_guard_refuses_one_symbol_more(question: str, symbol: str, place: int) -
 
 @settings(deadline=None, max_examples=300)
 @given(st.text(max_size=60), st.text(max_size=60))
+@example("list", "NAME")
 def test_guard_is_symmetric_and_never_raises(one: str, other: str) -> None:
     assert bool(refusal(one, other)) == bool(refusal(other, one))
     assert refusal(one, one) in ("", "empty")

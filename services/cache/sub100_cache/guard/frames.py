@@ -271,7 +271,7 @@ def _with_head(found: Question) -> Question:
     stands_for = texts[:2] == ("what", "do") and texts[-2:] == ("stand", "for")
     if (stands_for or (texts[:2] == ("what", "is") and texts[-2:] == ("short", "for"))) and len(texts) > 4:
         return Question((Token("<stands-for>", ""), *tokens[2:-2]))
-    if texts[0] in ("list", "name") and texts[1][:1].isdigit():
+    if texts[:1] in (("list",), ("name",)) and len(texts) > 1 and texts[1][:1].isdigit():
         return Question((Token("name", ""), *tokens[1:]))
     if texts[:3] == ("how", "much", "is") and len(texts) > 3 and texts[3] not in _MEASURES:
         return Question((Token(PRICE, ""), *tokens[3:]))
