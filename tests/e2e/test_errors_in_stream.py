@@ -85,14 +85,17 @@ def test_stream_goes_on_elsewhere_without_a_seam(
     assert log_of(slow, request_id)["num_attempts"] >= 2
 
 
+@pytest.mark.parametrize("who_tells", ["worker", "ingress"])
 def test_stream_goes_on_elsewhere_when_its_engine_hangs_behind_a_worker_that_answers(
-    tiny_model: Path, whole: str
+    tiny_model: Path, whole: str, who_tells: str
 ) -> None:
-    """The worker's heartbeats and pongs go on; its engine makes no step."""
+    """The worker's heartbeats and pongs go on; its engine makes no step. The worker says so, and gets nothing
+    more; ingress notices too."""
+    timeout_s = {"worker": "60", "ingress": "1"}[who_tells]
     with (
         slow_stack(
             tiny_model,
-            SUB100_INGRESS_STEP_TIMEOUT_S="1",
+            SUB100_INGRESS_STEP_TIMEOUT_S=timeout_s,
             SUB100_SIM_HANG_AFTER_STEPS="12",
             SUB100_INGRESS_PATIENCE_MS=LASTING_MS,
         ) as stack,
@@ -101,6 +104,11 @@ def test_stream_goes_on_elsewhere_when_its_engine_hangs_behind_a_worker_that_ans
         pieces = [stream.next_text() for _ in range(5)]
         stack.wait_ready(stack.add("decode", SUB100_SIM_HANG_AFTER_STEPS="0").instance)
         *events, end = stream.rest()
+        if who_tells == "worker":
+            hung = stack.replicas["decode-1"]
+            eventually(lambda: "engine hangs" in hung.log, "the worker's own word")
+            assert post(stack.url, STREAM, stack.keys["plain"]).status == 200
+            assert "attempt lost" in stack.replicas["ingress-1"].log
     assert end == DONE
     assert "".join(pieces + deltas(events)) == whole
 

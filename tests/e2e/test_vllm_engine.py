@@ -26,8 +26,10 @@ from tests.servers import shared_memory
 from sub100_engine.api import KvChange
 from sub100_engine.vllm.puller import Peers
 from sub100_engine.vllm.runtime_dir import sweep
+from sub100_engine.worker.engine_watch import EngineWatch
 from sub100_proto import blocks, tokens
 from sub100_proto.kv import KvHandle
+from sub100_shared.clock import monotonic_ms
 
 if TYPE_CHECKING:
     from sub100_engine.vllm.engine import VllmEngine
@@ -350,6 +352,32 @@ async def test_killed_core_fails_attempts_and_tells_the_listener_once(
     assert len(failures) == 1
     await lone.stop()
     assert os.listdir(short_dir) == []
+
+
+async def test_core_that_stands_still_is_noticed_and_so_is_its_coming_back(lone: "VllmEngine") -> None:
+    faults: list[str] = []
+    watch = EngineWatch(lone, monotonic_ms, faults.append)
+
+    async def look(is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_so():
+                await asyncio.sleep(0.25)
+                watch.look(lone.load(), only_decodes=True)
+
+    await lone.start(lambda _: None)
+    running = Recorder(Rig.work(None, [5, 6, 7], max_tokens=3000, ignore_eos=True))  # type: ignore[arg-type]
+    lone.decode(running.work, running)
+    async with asyncio.timeout(PATIENCE_S):
+        await running.until(lambda r: bool(r.outputs))
+    os.kill(lone.core_pid, signal.SIGSTOP)
+    try:
+        await look(lambda: bool(watch.fault))
+        lone.abort(running.work.attempt)
+    finally:
+        os.kill(lone.core_pid, signal.SIGCONT)
+    await look(lambda: not watch.fault)
+    assert faults == ["the engine makes no step, with 1 requests running", ""]
+    await lone.stop()
 
 
 async def test_stop_does_not_wait_for_kv_that_nobody_pulls(lone: "VllmEngine", short_dir: Path) -> None:

@@ -153,17 +153,27 @@ async def test_workers_exit_at_once_when_a_dead_engine_still_had_leases(
     assert await prefill.exited() == 1
 
 
-async def test_workers_beat_on_with_a_step_that_stands_still_when_the_engine_hangs(
+async def test_worker_whose_engine_hangs_gives_up_its_streams_takes_no_more_and_drains_at_once(
     fleet: Fleet, ingress: Ingress
 ) -> None:
-    decode = await fleet.start("decode", SIM_HANG_AFTER_STEPS="5")
+    decode = await fleet.start("decode", SIM_HANG_AFTER_STEPS="5", DRAIN_TIMEOUT_S="60")
     stuck = await ingress.send(decode, ingress.decode_job(decode, prompt(20), max_tokens=100))
     await ingress.has_tokens(stuck, 5)
-    first = await decode.beat(lambda beat: beat.load.step == 5)
-    num_beats = len(decode.beats)
-    await decode.changed.until(lambda: len(decode.beats) >= num_beats + 3)
-    assert decode.beats[-1].load.step == first.load.step
-    assert decode.beats[-1].load.num_running == 1
+
+    await ingress.over(stuck)
+    assert stuck.failure is not None
+    assert (stuck.failure.code, stuck.failure.reason) == (
+        "worker_lost",
+        "the engine makes no step, with 1 requests running",
+    )
+    assert len(stuck.ids()) == 5
+    beat = await decode.beat(lambda beat: beat.state == "starting")
+    assert beat.load.step == 5
+    late = await ingress.send(decode, ingress.decode_job(decode, prompt(21), max_tokens=100))
+    busy = Busy(worker_id=decode.worker_id, epoch=decode.epoch, code="misplaced")
+    assert await ingress.claimed(late) == busy
+    decode.send_signal(signal.SIGTERM)
+    assert await decode.exited(30) == 0
 
 
 # -- losing the bus

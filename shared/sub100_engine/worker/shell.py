@@ -41,6 +41,7 @@ from sub100_shared.telemetry import extract
 
 from ..api import Engine, EngineInfo, Output, Work
 from .claims import Claims
+from .engine_watch import EngineWatch
 from .job_metrics import CANCELLED, JobMetrics
 from .kv_feed import KvFeed
 from .owners import Owners
@@ -103,6 +104,7 @@ class WorkerShell:
         self._spans = JobSpans(runtime.telemetry, role.role, clock)
         self._metrics = JobMetrics(runtime.metrics, role.role, engine.load, lambda: len(self._claims))
         self._transfers = Transfers(health, clock, runtime.metrics, self._on_kv_fault)
+        self._watch = EngineWatch(engine, clock, self._on_engine_fault)
         self._handed_over: OrderedDict[str, tuple[str, KvHandle]] = OrderedDict()
         self._owners = Owners(clock, HEARTBEAT_S)
         self._disconnected_at: float | None = None
@@ -156,7 +158,9 @@ class WorkerShell:
     async def drain(self, timeout_s: float) -> None:
         self._claims.is_draining = True
         self._changed.set()
-        if not await self._engine.drain(timeout_s):
+        if self._watch.fault:
+            _log.warning("nothing to wait for", extra={"reason": self._watch.fault})
+        elif not await self._engine.drain(timeout_s):
             _log.warning("drain timed out", extra={"num_jobs": len(self._claims)})
         for attempt in self._claims.attempts():
             self._fail(attempt, "draining", "the worker is shutting down")
@@ -206,6 +210,7 @@ class WorkerShell:
         if (
             info is None
             or self._refusal
+            or self._watch.fault
             or wrong_kind
             or job.model != info.model
             or len(work.prompt) >= info.max_model_len
@@ -316,7 +321,18 @@ class WorkerShell:
     def _on_kv_fault(self, fault: str) -> None:
         log = _log.error if fault else _log.info
         log("kv fault" if fault else "kv fault is over", extra={"reason": fault})
-        self._runtime.impair(fault)
+        self._show_faults()
+
+    def _on_engine_fault(self, fault: str) -> None:
+        """It hangs, or steps again. Its streams are told; what it still has of them is for nobody."""
+        if fault:
+            for attempt in self._claims.attempts():
+                self._fail(attempt, "worker_lost", fault)
+                self._engine.abort(attempt)
+        self._show_faults()
+
+    def _show_faults(self) -> None:
+        self._runtime.impair(self._watch.fault or self._transfers.reason)
         self._changed.set()
 
     def _on_engine_failure(self, reason: str) -> None:
@@ -376,7 +392,7 @@ class WorkerShell:
             return "stopped"
         if self._claims.is_draining:
             return "draining"
-        return "starting" if self._refusal else "ready"
+        return "starting" if self._refusal or self._watch.fault else "ready"
 
     async def _publish_heartbeat(self) -> None:
         info = self._info
@@ -384,6 +400,7 @@ class WorkerShell:
             return
         load = self._engine.load()
         self._transfers.on_load(load)
+        self._watch.look(load, only_decodes=not self._claims.num_queued_tokens)
         beat = Heartbeat(
             worker_id=self._worker_id,
             role=self._role.role,

@@ -28,6 +28,11 @@ class Transfers:
         self._num_pulled_blocks = 0
         metrics.observe(catalog.KV_FAULT, lambda: float(bool(health.fault)))
 
+    @property
+    def reason(self) -> str:
+        """Why the worker is out, trials or not; empty while it is well."""
+        return self._health.fault
+
     def fault(self) -> str:
         """Why nothing is to be handed over to or from this worker at this moment; empty if it may be, be it
         as a trial."""

@@ -1,0 +1,51 @@
+"""Whether the engine still makes steps, by its own count and as often as the worker beats; pure.
+
+While streams only decode, a step is short; while a prompt is computed, a CPU may take seconds for one.
+"""
+
+from collections import deque
+from typing import Final
+
+from sub100_proto.fleet import Load
+
+MIN_STILL_S: Final = 2.0
+"""A busy machine may keep a healthy core from running for a second."""
+STILL_STEPS: Final = 5.0
+"""As many of the longest steps of late."""
+MAX_STILL_S: Final = 8.0
+"""Also the limit while something else than decoding is under way."""
+MAX_UNSEEN_S: Final = 1.0
+"""Who has not looked for so long stood still himself: what the engine told meanwhile is yet to be read."""
+_NUM_STEPS: Final = 64
+
+
+class StepWatch:
+    """Times are of one monotonic clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._at_s = self._looked_s = 0.0
+        self._step_s: deque[float] = deque(maxlen=_NUM_STEPS)
+        self.fault = ""
+        """Why the engine is taken for hung, until it makes a step; empty while it is well."""
+
+    def look(self, load: Load, *, only_decodes: bool, now_s: float) -> None:
+        """``load`` is what the engine says of itself now; ``only_decodes``: all that runs has had a token."""
+        num_steps = load.step - self._step
+        was_away = now_s - self._looked_s > MAX_UNSEEN_S
+        self._looked_s = now_s
+        if num_steps:
+            if load.num_running and not was_away:
+                self._step_s.append((now_s - self._at_s) / num_steps)
+            self._step, self._at_s, self.fault = load.step, now_s, ""
+        elif self.fault:
+            return
+        elif was_away or not load.num_running:
+            self._at_s = now_s
+        elif now_s - self._at_s > self._limit_s(only_decodes):
+            self.fault = f"the engine makes no step, with {load.num_running} requests running"
+
+    def _limit_s(self, only_decodes: bool) -> float:
+        if not only_decodes:
+            return MAX_STILL_S
+        return min(MAX_STILL_S, max(MIN_STILL_S, STILL_STEPS * max(self._step_s, default=0.0)))

@@ -1,0 +1,78 @@
+"""An engine that makes no step is told from one that computes something long, and from a late observer."""
+
+import pytest
+
+from sub100_engine.worker.step_watch import MAX_STILL_S, MIN_STILL_S, STILL_STEPS, StepWatch
+from sub100_proto.fleet import Load
+
+BEAT_S = 0.5
+
+
+class Engine:
+    """Looked at every ``BEAT_S``; makes ``rate`` steps a second."""
+
+    def __init__(self) -> None:
+        self.watch = StepWatch()
+        self.now_s = 100.0
+        self.step = 0
+
+    def run(self, s: float, *, rate: float, num_running: int = 1, only_decodes: bool = True) -> None:
+        begun, first = self.now_s, self.step
+        for look in range(1, round(s / BEAT_S) + 1):
+            self.now_s = begun + look * BEAT_S
+            self.step = first + int(look * BEAT_S * rate)
+            self.look(num_running, only_decodes=only_decodes)
+
+    def look(self, num_running: int = 1, *, only_decodes: bool = True) -> None:
+        load = Load(num_running=num_running, step=self.step)
+        self.watch.look(load, only_decodes=only_decodes, now_s=self.now_s)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    engine = Engine()
+    engine.run(10, rate=40)
+    return engine
+
+
+def test_decoding_engine_that_stands_still_hangs_until_it_steps_again(engine: Engine) -> None:
+    engine.run(MIN_STILL_S, rate=0)
+    assert not engine.watch.fault
+    engine.run(BEAT_S, rate=0)
+    assert "no step, with 1 requests running" in engine.watch.fault
+    engine.run(60, rate=0, num_running=0)
+    assert engine.watch.fault, "having nothing to do mends nobody"
+    engine.run(BEAT_S, rate=2)
+    assert not engine.watch.fault
+
+
+def test_engine_with_a_prompt_to_compute_may_take_longer(engine: Engine) -> None:
+    engine.run(MAX_STILL_S, rate=0, only_decodes=False)
+    assert not engine.watch.fault
+    engine.run(BEAT_S, rate=0, only_decodes=False)
+    assert engine.watch.fault
+
+
+def test_engine_whose_steps_are_long_is_given_as_much_longer(engine: Engine) -> None:
+    engine.run(10, rate=1 / 0.8)  # 0.8 s each; seen in halves of a second
+    longest_s = 1.0
+    engine.run(STILL_STEPS * longest_s - BEAT_S, rate=0)
+    assert not engine.watch.fault
+    engine.run(2 * BEAT_S, rate=0)
+    assert engine.watch.fault
+
+
+def test_idle_engine_makes_no_step_and_is_well(engine: Engine) -> None:
+    engine.run(600, rate=0, num_running=0)
+    assert not engine.watch.fault
+    engine.run(MIN_STILL_S, rate=0)
+    assert not engine.watch.fault, "its first step has only begun"
+
+
+def test_worker_that_stood_still_itself_blames_nobody(engine: Engine) -> None:
+    engine.now_s += 30
+    engine.look()
+    engine.run(MIN_STILL_S, rate=0)
+    assert not engine.watch.fault
+    engine.run(BEAT_S, rate=0)
+    assert engine.watch.fault
