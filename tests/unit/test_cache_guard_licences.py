@@ -141,6 +141,7 @@ How do I say it in one word? | How do I say it in two words?
 How do I repeat hi, please? | How do I repeat hi?
 Correct he dont know | Correct he doesn't know
 How many letters are in what is this | How many letters are in what's this
+Hello, is this spelled right? | Hi, is this spelled right?
 """,
     "names of other languages": """
 Who is Le Guin? | Who is Guin?
@@ -173,6 +174,9 @@ Convert Celsius to Fahrenheit | Convert Fahrenheit to Celsius
 Compare France to Spain and Italy | Compare Italy to Spain and France
 How far can I drive from Oslo to Rome? | How far can I drive from Rome to Oslo?
 Is hot tea or coffee healthier? | Is hot coffee or tea healthier?
+Which is safer, raw fish or meat? | Which is safer, meat or raw fish?
+Can I eat less meat and fish together? | Can I eat fish and less meat together?
+Compare cheap wine and beer | Compare beer and cheap wine
 """,
     "particles": """
 How do I turn on my heel? | How do I turn my heel on it?
@@ -188,6 +192,9 @@ How do I put the phone on? | How do I put the phone down?
 In which city is the car that I left? | Which city is the car that I left in?
 From which country does oil go? | To which country does oil go?
 How do I write it down? | How do I write down?
+Why do dogs turn on cats? | Why do dogs turn cats on?
+Why do dogs throw up food? | Why do dogs throw food up?
+How do cows bring up food? | How do cows bring food up?
 """,
     "abbreviations": """
 What is a vat? | What is a value added tax?
@@ -200,6 +207,9 @@ What is a CBC? | What is a complete blood count?
 What is AI in cattle breeding? | What is artificial intelligence in cattle breeding?
 Is 60 dB loud? | Is 60 databases loud?
 What is a UTI? | What is a urinary infection?
+What is PMS? | What is premenstrual syndrome?
+What is the STD of this? | What is the sexually transmitted disease of this?
+Who was CV? | Who was curriculum vitae?
 """,
     "numbers": """
 Do twenty five-year-olds fit? | Do 25-year-olds fit?
@@ -246,6 +256,10 @@ What are the effects of the treaty? | What are the effects of a treaty?
 How is the moon named? | How is a moon named?
 How do I spell a cat? | How do I spell cat?
 Does the president matter? | Does president matter?
+What is the purpose of a custom? | What is the purpose of customs?
+How does a hive work? | How do hives work?
+How do I wash a hand? | How do I wash hands?
+Do I need a visa? | Do I need Visa?
 """,
     "gerunds and anybody": """
 instructions for washing machines | instructions to wash machines
@@ -330,6 +344,7 @@ Calculate the dose for me | Calculate the dose
 List the kings | Name the kings
 How fast is it safe to drive? | How fast is it to drive?
 How big is the chance? | How long is the chance?
+What does Bernie stand for? | What is Bernie short for?
 """,
     "abroad": """
 Wie schreibt man fünf? | Wie schreibt man 5?

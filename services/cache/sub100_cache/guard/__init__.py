@@ -17,7 +17,8 @@ from .abroad import canonical_abroad, is_same_abroad
 from .canonical import canonical
 from .case import differs_in_case
 from .courtesy import without_courtesy
-from .frames import question, without_request
+from .frames import Question
+from .frames import question as asked_in
 from .language import is_foreign
 from .lexicon import AUXILIARIES, IMPERATIVES, WH_WORDS, WORD_TALK
 from .notation import in_one_notation
@@ -37,7 +38,7 @@ from .tokens import (
 from .wordlists import words
 
 MAX_CHARS: Final = 2_000
-WORDING: Final = 6
+WORDING: Final = 7
 _WANTS: Final = words(
     """
     i difference steps fast best walk guide meaning definition price cost tips instructions compare symptoms
@@ -53,17 +54,16 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     text: str
     kind: Literal["long", "code", "foreign", "english"]
     tokens: tuple[Token, ...] = ()
-    names_wording: bool = False
-    """A task with words is spoken of, or something quoted: capitals count as they are."""
+    asked: Question | None = None
+    """In English: the question in the form that is compared."""
 
     @property
     def wording(self) -> str:
-        """What the embedder reads: the question without courtesies, in one spelling, in its own order.
+        """What the embedder reads: the question without courtesies, in one spelling, asked in one way.
 
         A change here makes other vectors: ``WORDING`` rises with it."""
-        kept = without_request(self.tokens) if self.kind == "english" else self.tokens
-        words = (f"{token.article} {token.text}" if token.article else token.text for token in kept)
-        return " ".join(words) or self.text
+        kept = self.asked.tokens if self.asked is not None else self.tokens
+        return " ".join(token.spoken for token in kept) or self.text
 
 
 def read(question: str) -> Reading:
@@ -88,7 +88,8 @@ def read(question: str) -> Reading:
         return Reading(as_asked, "code")
     if has_foreign:
         return Reading(text, "foreign", canonical_abroad(without_courtesy(tokens)))
-    return Reading(text, "english", tuple(canonical(tokens, names_wording=names_wording)), names_wording)
+    kept = tuple(canonical(tokens, names_wording=names_wording))
+    return Reading(text, "english", kept, asked_in(kept, names_wording=names_wording) if kept else None)
 
 
 def refusal(asked: Reading, stored: Reading) -> str:
@@ -98,17 +99,16 @@ def refusal(asked: Reading, stored: Reading) -> str:
         return "length"
     if "code" in kinds:
         return "" if asked.text == stored.text else "code"
-    a, b = asked.tokens, stored.tokens
+    a, b, one, other = asked.tokens, stored.tokens, asked.asked, stored.asked
     if not a or not b:
         return "empty"
     if "foreign" in kinds:
         return "" if is_same_abroad(_as_written(asked), _as_written(stored)) else "language"
     if asked.text.endswith("?") != stored.text.endswith("?") and not (_asks(a) and _asks(b)):
         return "mood"
-    names_wording = asked.names_wording or stored.names_wording
-    if not is_same(question(a, names_wording=names_wording), question(b, names_wording=names_wording)):
+    if one is None or other is None or not is_same(one, other):
         return rule_of(a, b)
-    return "name" if differs_in_case(a, b, may_be_careless=not names_wording) else ""
+    return "name" if differs_in_case(a, b, may_be_careless=not one.names_wording) else ""
 
 
 def _as_written(reading: Reading) -> Sequence[Token]:

@@ -121,7 +121,7 @@ def _better(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, .
         left, right, better = tokens[1:middle], tokens[middle + 1 : places[0]], tokens[places[0] :]
     else:
         return None
-    if not _is_side(left) or not _is_side(right):
+    if not _are_apart(left, right):
         return None
     return (Token(_BETTER_OF, ""), *better, Token(",", ""), *_sorted(left, right, "or"))
 
@@ -138,7 +138,7 @@ def _alike(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ..
         left, right, alike = tokens[1:place], tokens[place + 2 :], tokens[place]
     else:
         return None
-    if not _is_side(left) or not _is_side(right):
+    if not _are_apart(left, right):
         return None
     return (Token(_ALIKE_OF, ""), alike, *_sorted(left, right))
 
@@ -150,7 +150,7 @@ def _compared(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token,
     if len(places) != 1:
         return None
     left, right = tokens[1 : places[0]], tokens[places[0] + 1 :]
-    if not _is_side(left) or not _is_side(right):
+    if not _are_apart(left, right):
         return None
     return (Token(_COMPARE, ""), *_sorted(left, right))
 
@@ -172,9 +172,16 @@ def _mixed(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ..
     if texts[start] in _TOGETHER and texts[end : end + 1] != ("together",):
         return None
     left, right = tokens[start + 1 : middle], tokens[middle + 1 : end]
-    if not _is_side(left) or not _is_side(right):
+    if not _are_apart(left, right):
         return None
     return (*tokens[: start + 1], *_sorted(left, right), *tokens[end:])
+
+
+def _are_apart(left: Sequence[Token], right: Sequence[Token]) -> bool:
+    """No word before the first of them may go with both: ``raw fish or meat``."""
+    if not _is_side(left) or not _is_side(right):
+        return False
+    return len(left) == 1 or (left[0].article != "" and right[0].article != "")
 
 
 def _is_side(tokens: Sequence[Token]) -> bool:

@@ -334,6 +334,8 @@ def without_courtesy(tokens: list[Token], *, names_wording: bool = False) -> lis
     ``names_wording``: its last words may be what is asked about, as in ``how do I spell thanks``."""
     texts = {token.text for token in tokens}
     shorter = _without_first(_trim(tokens), _GREETINGS)
+    if names_wording and texts & _HANGS_ON:  # hello, is this spelled right
+        return tokens
     if names_wording:
         shorter = _without_first(shorter, _PLEASE)
     if names_wording or texts & (lexicon.WORD_TALK | TALK_ABROAD | _MANNERS):

@@ -31,6 +31,7 @@ class Question(msgspec.Struct, frozen=True):
     is_indirect: bool = False
     verb: int | None = None
     names_wording: bool = False
+    """A task with words is spoken of, or something quoted: each word and capital counts as it is."""
 
 
 class _Rows:
@@ -123,11 +124,6 @@ def question(tokens: Sequence[Token], *, names_wording: bool = False) -> Questio
     asked = _without_me(asked)
     found = _with_head(_without_end(_with_the(_with_relation(Question(asked, is_indirect)))))
     return msgspec.structs.replace(found, names_wording=True) if names_wording else found
-
-
-def without_request(asked: Sequence[Token]) -> tuple[Token, ...]:
-    """``can you tell me where X is`` -> ``where X is``; ``could you list X`` -> ``list X``."""
-    return _without_request(asked)[0]
 
 
 def _placed(words: tuple[str, ...]) -> tuple[Token, ...]:
@@ -269,7 +265,8 @@ def _with_head(found: Question) -> Question:
     if texts[:3] == ("how", "much", "do") and texts[-1] == "weigh" and len(texts) > 4:
         return Question((*_placed(("what", "is", "the", "weight", "of")), *tokens[3:-1]))
     stands_for = texts[:2] == ("what", "do") and texts[-2:] == ("stand", "for")
-    if (stands_for or (texts[:2] == ("what", "is") and texts[-2:] == ("short", "for"))) and len(texts) > 4:
+    is_short_for = texts[:2] == ("what", "is") and texts[-2:] == ("short", "for")
+    if (stands_for or is_short_for) and len(texts) == 5 and tokens[2].raw.isupper() and len(texts[2]) > 1:
         return Question((Token("<stands-for>", ""), *tokens[2:-2]))
     if texts[:1] in (("list",), ("name",)) and len(texts) > 1 and texts[1][:1].isdigit():
         return Question((Token("name", ""), *tokens[1:]))

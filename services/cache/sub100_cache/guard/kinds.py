@@ -29,6 +29,18 @@ _COUNTED: Final = words(
     point percent stone liter meter kilometer grade level step
     """
 )
+_OTHERWISE_MANY: Final = words(
+    """
+    custom brain manner arm hand eye ear leg force good mean air damage premise quarter
+    saving spectacle work color statistic scale short trunk content term ground water remain drawer
+    blind brace cloth spirit ash security liberty humanity height rapid game future right stock
+    proceed ruin wood fund mark nut effect green blue check draft dart card bowl pool shingle hive
+    cramp bend boil sweat chill contact trainer pump slack brief boxer jean odd pain minute glass
+    look wit bearing token tongue mass bond draught
+    """
+)
+"""Several of them may be something else: customs, arms, hives."""
+
 _SOMEBODY: Final = words("i my he his she her they their we our")
 """Why somebody has a headache is another question than why he has headaches."""
 
@@ -141,5 +153,7 @@ def _is_generic(singular: Sequence[Token], plural: Sequence[Token], place: int) 
             return False
         if one.text != many.text:
             is_named = many.text in CASE_MATTERS or not many.raw.islower()
-            return not is_named and one.text not in _COUNTED and is_plural(one.text, many.text)
+            return (
+                not is_named and one.text not in _COUNTED | _OTHERWISE_MANY and is_plural(one.text, many.text)
+            )
     return False

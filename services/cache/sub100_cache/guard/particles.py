@@ -24,6 +24,15 @@ _PEOPLE: Final = words(
 )
 """Dogs turn on their owners, and turn their owners off."""
 
+_SWITCHED: Final = words(
+    """
+    alarm light lights lamp phone tv radio computer laptop heating heater oven camera notifications bluetooth
+    authentication wifi mode location tracking subtitles captions sound microphone engine car fan vpn cookies
+    javascript autocorrect server router printer machine water gas power console monitor screen speaker
+    """
+)
+"""What ``turn on`` means no turning upon."""
+
 _BEHIND: Final = words(
     "early quickly completely now today again first safely properly permanently remotely there"
 )
@@ -44,7 +53,7 @@ def with_particles_first(tokens: Sequence[Token]) -> tuple[Token, ...]:
         for end in range(place + 2, min(len(found), place + 2 + _LONGEST_OBJECT)):
             text = found[end].text
             if text in taken and not found[end].article and _is_end(found, end + 1):
-                if not _is_object_open(found[place + 1 : end]):
+                if _is_object(found[place + 1 : end], text):
                     found.insert(place + 1, found.pop(end))
                 break
             if text in _JOINTS:
@@ -75,6 +84,9 @@ def _is_end(tokens: Sequence[Token], place: int) -> bool:
     return not token.article and token.text in CLAUSE_OPENERS | _BEHIND | {"and", "or", "but", ","}
 
 
-def _is_object_open(between: Sequence[Token]) -> bool:
+def _is_object(between: Sequence[Token], particle: str) -> bool:
     """Pronouns have one place alone; of people a verb may say something else there."""
-    return any(token.text in _PRONOUNS or token.text in _PEOPLE for token in between)
+    texts = {token.text for token in between}
+    if texts & (_PRONOUNS | _PEOPLE):
+        return False
+    return particle != "on" or bool(texts & _SWITCHED)

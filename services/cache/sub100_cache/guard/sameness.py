@@ -21,6 +21,8 @@ _ADVERBS: Final = words(
 def is_same(one: Question, other: Question) -> bool:
     """Symmetric."""
     left, right = _without_commas(one), _without_commas(other)
+    if one.names_wording != other.names_wording:
+        return False
     if left is None or right is None or left[1] != right[1]:
         return False
     if one.is_indirect != other.is_indirect:

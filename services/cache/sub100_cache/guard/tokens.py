@@ -55,6 +55,12 @@ class Token(msgspec.Struct, frozen=True):
     raw: str
     article: str = ""
 
+    @property
+    def spoken(self) -> str:
+        """As an embedder reads it; heads of questions are written ``<how-to>``."""
+        text = self.text.strip("<>").replace("-", " ") if self.text.startswith("<") else self.text
+        return f"{self.article} {text}" if self.article else text
+
 
 def plain(text: str) -> str:
     """One form of what Unicode writes in several: NFC (10² is not 102), straight quotes, single spaces."""
