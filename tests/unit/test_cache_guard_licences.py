@@ -1,6 +1,8 @@
 """What each licence lets pass, and what somebody would try who wants to break it."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sub100_cache.guard import read, refusal
 from sub100_cache.guard.rules import RULES
@@ -381,3 +383,15 @@ def test_licence_lets_pass_what_it_proves(licence: str, one: str, other: str) ->
 def test_licence_lets_nothing_pass_that_asks_something_else(licence: str, one: str, other: str) -> None:
     assert refusal(read(one), read(other)) in RULES, licence
     assert refusal(read(other), read(one)) in RULES, licence
+
+
+WORDS = sorted({word for _, one, other in rows(SAME) + rows(OTHERS) for word in (one + " " + other).split()})
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.lists(st.sampled_from(WORDS), max_size=7), st.lists(st.sampled_from(WORDS), max_size=7))
+def test_guard_reads_whatever_words_there_are_and_is_symmetric(one: list[str], other: list[str]) -> None:
+    a, b = read(" ".join(one)), read(" ".join(other))
+
+    assert bool(refusal(a, b)) == bool(refusal(b, a))
+    assert refusal(a, a) in ("", "empty")

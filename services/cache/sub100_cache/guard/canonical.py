@@ -48,7 +48,7 @@ def canonical(tokens: Sequence[Token], *, names_wording: bool) -> list[Token]:
     others = frozenset(token.text for token in found)
     if names_wording or others & lexicon.WORD_TALK:  # what "purchase" means is not what "buy" means
         return [msgspec.structs.replace(token, text=_spoken_of(token)) for token in found]
-    mapped = [msgspec.structs.replace(token, text=_word(token, others)) for token in found]
+    mapped = [_written(token, _word(token, others)) for token in found]
     return _with_phrases(_with_numbers(mapped))
 
 
@@ -116,8 +116,8 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
             token = msgspec.structs.replace(token, raw=token.text)
         if token.text in _SYMBOLS:
             text = _SYMBOLS[token.text]
-        elif (mass := _mass(tokens, place, follows_number=follows_number)) is not None:
-            text = mass
+        elif token.raw in _MASSES and _is_weighed(tokens, place, follows_number=follows_number):
+            text = _MASSES[token.raw]
         elif token.raw in equivalents.UNITS and (follows_number or _converts(token.raw, before)):
             text = equivalents.UNITS[token.raw]
         elif found and not token.raw.islower() and keeps_case(token.raw, follows_number=follows_number):
@@ -133,19 +133,20 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
         ):
             text = str(equivalents.SCALES[text])
             token = msgspec.structs.replace(token, article="")
-        found.append(msgspec.structs.replace(token, text=text))
+        found.append(_written(token, text))
     return found
 
 
-def _mass(tokens: list[Token], place: int, *, follows_number: bool) -> str | None:
+def _written(token: Token, text: str) -> Token:
+    return token if token.text == text else msgspec.structs.replace(token, text=text)
+
+
+def _is_weighed(tokens: list[Token], place: int, *, follows_number: bool) -> bool:
     """``500 g of beef``, ``how many lbs of flour``: elsewhere pounds are money, and g is what pilots bear."""
-    unit = tokens[place].raw
-    if unit not in _MASSES or place + 2 >= len(tokens) or tokens[place + 1].text != "of":
-        return None
-    if not follows_number and not (place and tokens[place - 1].text == "many"):
-        return None
-    weighed = [token.text for token in tokens[place + 2 : place + 5]]
-    return _MASSES[unit] if not _WEIGHED.isdisjoint(weighed) else None
+    if place + 2 >= len(tokens) or tokens[place + 1].text != "of":
+        return False
+    is_counted = follows_number or (place > 0 and tokens[place - 1].text == "many")
+    return is_counted and not _WEIGHED.isdisjoint(token.text for token in tokens[place + 2 : place + 5])
 
 
 def _goes_on(tokens: list[Token], place: int) -> bool:

@@ -32,7 +32,7 @@ _COMPARE: Final = "<compare>"
 
 def symmetric(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
     """None: nothing is compared here, or it matters which comes first."""
-    if not _JOINTS & set(texts):
+    if _JOINTS.isdisjoint(texts):
         return None
     return (
         _difference(tokens, texts)

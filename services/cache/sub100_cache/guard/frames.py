@@ -46,10 +46,11 @@ class _Rows:
 
     def begun(self, tokens: Sequence[Token]) -> Iterator[tuple[tuple[str, ...], Sequence[Token]]]:
         """Those that ``tokens`` begin with, longest first, each with what follows it: at least a word."""
-        if not tokens:
+        forms = self._forms.get(tokens[0].text) if tokens else None
+        if forms is None:
             return
         texts = _texts(tokens)
-        for form in self._forms.get(texts[0], ()):
+        for form in forms:
             if len(texts) > len(form) and texts[: len(form)] == form:
                 yield form, tokens[len(form) :]
 
@@ -137,7 +138,7 @@ def _placed(words: tuple[str, ...]) -> tuple[Token, ...]:
 
 
 def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(token.text for token in tokens)
+    return tuple([token.text for token in tokens])
 
 
 def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
@@ -268,7 +269,7 @@ def _with_head(found: Question) -> Question:
     is_short_for = texts[:2] == ("what", "is") and texts[-2:] == ("short", "for")
     if (stands_for or is_short_for) and len(texts) == 5 and tokens[2].raw.isupper() and len(texts[2]) > 1:
         return Question((Token("<stands-for>", ""), *tokens[2:-2]))
-    if texts[:1] in (("list",), ("name",)) and len(texts) > 1 and texts[1][:1].isdigit():
+    if texts[0] in ("list", "name") and len(texts) > 2 and texts[1][:1].isdigit():
         return Question((Token("name", ""), *tokens[1:]))
     if texts[:3] == ("how", "much", "is") and len(texts) > 3 and texts[3] not in _MEASURES:
         return Question((Token(PRICE, ""), *tokens[3:]))

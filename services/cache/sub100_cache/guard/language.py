@@ -21,17 +21,15 @@ _SOMETIMES_ENGLISH: Final = words("um son per con")
 def is_foreign(tokens: Sequence[Token]) -> bool:
     """Not plainly English. ``Le Guin`` and ``São Paulo`` alone make no other language of a question that
     begins in English and goes on in it."""
-    places = [place for place, token in enumerate(tokens) if _is_mark(token)]
+    places = [
+        place for place, token in enumerate(tokens) if token.text in FOREIGN or not token.text.isascii()
+    ]
     if not places:
         return False
     num_needed = 1 if all(place and _begins_big(tokens[place]) for place in places) else 2
     if tokens[0].text not in _HEADS or len({token.text for token in tokens} & _ENGLISH) < num_needed:
         return True
     return not all(_may_be_english(tokens, place) for place in places)
-
-
-def _is_mark(token: Token) -> bool:
-    return token.text in FOREIGN or not token.text.isascii()
 
 
 def _may_be_english(tokens: Sequence[Token], place: int) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 
 from .lexicon import WORD_TALK
 
+_DIGIT: Final = re.compile(r"\d")
 _MONTHS: Final = "january february march april may june july august september october november december"
 _MONTH: Final = "|".join(_MONTHS.split())
 _DAY: Final = r"(\d{1,2})(?:st|nd|rd|th)?"
@@ -28,7 +29,7 @@ def in_one_notation(text: str) -> str:
     """``July 20, 1969`` and ``20th of July 1969`` -> ``20 July 1969``; ``3 p.m.`` -> ``15:00``, and ``9 am``
     -> ``9:00am``, for nine may be in the evening; ``37 °C`` -> ``37 degrees Celsius``; ``€5`` -> ``5
     euros``."""
-    if not any(letter.isdigit() for letter in text) or _OF_NOTATION.search(text) is not None:
+    if _DIGIT.search(text) is None or _OF_NOTATION.search(text) is not None:
         return text
     text = _MONTH_FIRST.sub(lambda date: _dated(date[2], date[1], date[3]), text)
     text = _DAY_FIRST.sub(lambda date: _dated(date[1], date[2], date[3]), text)

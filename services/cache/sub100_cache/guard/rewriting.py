@@ -208,4 +208,4 @@ def _done_by(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[T
 
 
 def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(token.text for token in tokens)
+    return tuple([token.text for token in tokens])

@@ -119,4 +119,4 @@ def _has_not_moved(left: Sequence[Token], right: Sequence[Token]) -> bool:
 
 
 def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(token.text for token in tokens)
+    return tuple([token.text for token in tokens])
