@@ -63,6 +63,13 @@ def test_evaluate_ends_with_status_1_at_a_false_hit_and_2_at_a_bad_line(
     assert "bad.jsonl:2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["tune", "unseen", "edits", "review"])
+def test_guard_lets_more_than_a_third_of_paraphrases_pass(name: str) -> None:
+    same = [pair for pair in read_pairs(PAIRS / f"{name}.jsonl") if pair.same]
+
+    assert sum(not refusal(read(pair.b), read(pair.a)) for pair in same) >= 0.35 * len(same)
+
+
 @pytest.mark.parametrize("file", sorted(PAIRS.glob("*.jsonl")), ids=lambda file: file.stem)
 def test_guard_refuses_every_pair_that_must_not_match(file: Path) -> None:
     others = [(read(pair.a), read(pair.b)) for pair in read_pairs(file) if not pair.same]

@@ -31,6 +31,7 @@ Can I mix bleach and vinegar? | Can I mix vinegar and bleach?
 Can I take ibuprofen and aspirin together? | Can I take aspirin and ibuprofen together?
 Compare tea and coffee | Compare coffee with tea
 What is the main difference between frogs and toads? | What is the main difference between toads and frogs?
+What's the difference between OLED and QLED TVs? | How do QLED and OLED televisions differ?
 """,
     "particles": """
 How do I turn the alarm off? | How do I turn off the alarm?
@@ -91,6 +92,7 @@ What's Norway's longest river? | What is the longest river in Norway?
 What gas is released by plants at night? | What gas do plants release at night?
 In which year did Hillary first climb Everest? | In which year was Everest first climbed by Hillary?
 By which company was the language first developed? | Which company first developed the language?
+For a student, is a used laptop worth buying? | Is it worth buying a used laptop for a student?
 """,
     "quotations": """
 What does the idiom "break the ice" mean? | Explain the meaning of the idiom "break the ice".
@@ -179,6 +181,7 @@ Is hot tea or coffee healthier? | Is hot coffee or tea healthier?
 Which is safer, raw fish or meat? | Which is safer, meat or raw fish?
 Can I eat less meat and fish together? | Can I eat fish and less meat together?
 Compare cheap wine and beer | Compare beer and cheap wine
+What is the difference between a cat and guide dogs? | What is the difference between a guide and cat dogs?
 """,
     "particles": """
 How do I turn on my heel? | How do I turn my heel on it?
@@ -299,6 +302,9 @@ What is Rembrandt's finest portrait? | What is the finest portrait in Rembrandt?
 Is it true that he left? | Is it true?
 My dog snores, is that normal? | My dog snores, is that dangerous?
 effects of war | causes of war
+Is it not worth buying a car? | Is it worth not buying a car?
+Is the money worth seeing her? | Is it worth seeing her money?
+Is a car worth it? | Is it worth a car?
 """,
     "quotations": """
 What does "Cat" mean? | What does "cat" mean?

@@ -50,7 +50,7 @@ def _may_differ(text: str, one: set[str], other: set[str], *, is_careless: bool)
         return False
     raws = one | other
     if len({raw.casefold() for raw in raws}) > 1:  # another spelling, so only capitals of names tell
-        return text not in NAMES and any(raw[:1].isupper() and not raw.isupper() for raw in raws)
+        return text not in NAMES and any(raw[:1].isupper() and not _is_acronym(raw) for raw in raws)
     if text in _OPENS and all(raw.islower() or raw.istitle() for raw in raws):
         return False
     if not text.isascii():
@@ -58,6 +58,11 @@ def _may_differ(text: str, one: set[str], other: set[str], *, is_careless: bool)
     if text in ACRONYMS and any(raw.isupper() for raw in raws):
         return True
     return not is_careless or text in CASE_MATTERS or (is_known(text) and text not in NAMES)
+
+
+def _is_acronym(raw: str) -> bool:
+    """``TV``, and several of them."""
+    return raw.isupper() or (len(raw) > 2 and raw[:-1].isupper() and raw.endswith("s"))
 
 
 def _within(tokens: Sequence[Token]) -> dict[str, set[str]]:

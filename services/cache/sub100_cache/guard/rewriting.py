@@ -37,6 +37,7 @@ _OF_AGENTS: Final = words(
 _LONGEST_AGENT: Final = 6
 _NORMAL: Final = words("normal okay ok legal illegal safe bad dangerous common weird")
 _CONSUMED: Final = words("eat drink consume reheat freeze refreeze microwave")
+_WORTH: Final = words("buying visiting watching reading seeing learning")
 _NO_THING: Final = words("it not that this there and or")
 
 PRONOUNS: Final = words("i you he she it we they me him her us them this that")
@@ -111,7 +112,8 @@ def as_known(tokens: tuple[Token, ...]) -> tuple[Token, ...] | None:
 
 
 def _judged(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
-    """``S, is that normal`` -> ``is it normal that S``; ``is X safe to eat`` -> ``is it safe to eat X``."""
+    """``S, is that normal`` -> ``is it normal that S``; ``is X safe to eat`` -> ``is it safe to eat X``;
+    ``is X worth buying`` -> ``is it worth buying X``."""
     if (
         texts[-4:-1] == (",", "is", "that")
         and texts[-1] in _NORMAL
@@ -119,6 +121,11 @@ def _judged(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, .
         and len(texts) > 6
     ):
         return (tokens[-3], Token("it", "it"), tokens[-1], tokens[-2], *tokens[:-4])
+    if texts[0] == "is" and "worth" in texts[2:-1]:
+        worth = texts.index("worth", 2)
+        if texts[worth + 1] in _WORTH and _NO_THING.isdisjoint(texts[1:worth]):
+            it = (tokens[0], Token("it", "it"), *tokens[worth : worth + 2])
+            return (*it, *tokens[1:worth], *tokens[worth + 2 :])
     if texts[0] != "is" or "safe" not in texts[2:-2]:
         return None
     safe = texts.index("safe", 2)
