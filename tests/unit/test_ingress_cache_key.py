@@ -388,3 +388,13 @@ def test_answer_beside_tools_is_cacheable_where_the_tenant_allows_it(choice: str
     assert not is_cacheable(request, msgspec.structs.replace(allowed, cache_tools=False))
     assert not is_cacheable(request, msgspec.structs.replace(allowed, cache="off"))
     assert cache_key(request, allowed, "r").question == ""
+
+
+def test_what_the_template_shows_of_the_time_is_asked_in_chats_only() -> None:
+    """Yesterday's answer to what day it is."""
+    tenant = Tenant(name="t", semantic=True)
+    keys = [cache_key(chat(), tenant, "r", shown) for shown in ("", "30 Nov 2026", "01 Dec 2026")]
+    assert len({each.scope for each in keys}) == len({each.digest for each in keys}) == len(keys)
+    assert keys[0].digest == key(chat())
+    completion = parse_completion(b'{"model":"m","prompt":"What day is it?"}')
+    assert cache_key(completion, tenant, "r", "30 Nov 2026") == cache_key(completion, tenant, "r")

@@ -39,6 +39,23 @@ def test_template_renders_smollm2_as_hugging_face_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("{{ messages[0].content }}", ""),
+        ("{% if strftime_now is defined %}{% set d = strftime_now('%d %b %Y') %}{% endif %}", "30 Nov 2026"),
+        ("{{ strftime_now('%Y') }}{{ strftime_now('%b') }}{{ strftime_now('%Y') }}", "2026\nNov"),
+        (
+            "{{ strftime_now(bos_token) }}{{ strftime_now('%b') }}",
+            "2026-11-30 06:00:00.000000\nNov",
+        ),
+        ("{% set clock = strftime_now %}{{ clock('%S') }}", "2026-11-30 06:00:00.000000"),
+    ],
+)
+def test_template_tells_all_that_it_may_show_of_the_time(tmp_path: Path, source: str, shown: str) -> None:
+    assert template(tmp_path, source).shown_time() == shown
+
+
+@pytest.mark.parametrize(
     ("source", "expected"),
     [
         ("{{ bos_token }}{{ eos_token }}", "<s></s>"),

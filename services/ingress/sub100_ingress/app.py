@@ -45,6 +45,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     model: str
     model_revision: ModelRevision
+    shown_time: Callable[[], str]
     tools: ToolSupport
     created: int
     use_cache: bool
@@ -169,7 +170,7 @@ class GeneratingRoute:
         request = surface.tools.admitted(request)
         if not (revision and is_cacheable(request, tenant)):
             return request, None
-        return request, cache_key(request, tenant, revision)
+        return request, cache_key(request, tenant, revision, surface.shown_time())
 
 
 async def _until_disconnect(

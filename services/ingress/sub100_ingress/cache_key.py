@@ -60,8 +60,11 @@ class CacheKey(msgspec.Struct, frozen=True, kw_only=True):
     revision: str
 
 
-def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -> CacheKey:
-    """The key under a tenant and a model revision.
+def cache_key(
+    request: GenerationRequest, tenant: Tenant, model_revision: str, shown_time: str = ""
+) -> CacheKey:
+    """The key under a tenant and a model revision. ``shown_time`` is what the template shows of the present
+    moment in prompts of chats: yesterday's answer is to another prompt.
 
     Fields are taken from the Structs by name, so that a field added later is in the scope unless it is
     listed in _DELIVERY_FIELDS. An omitted field counts as its effective value: no temperature is 1, not 0.
@@ -74,6 +77,8 @@ def cache_key(request: GenerationRequest, tenant: Tenant, model_revision: str) -
     question = ""
     if request.messages is not None:
         fields["messages"], question = _split_tail(request.messages)
+        if shown_time:
+            fields["shown_time"] = shown_time
     scope = sha256(_encode([_VERSION, tenant.name, model_revision, fields])).digest()
     digest = sha256(scope + question.encode()).digest()
     is_semantic = (

@@ -267,6 +267,7 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         clock=monotonic_ms,
         model=model,
         model_revision=ModelRevision(text_revision(directory), fleet, model),
+        shown_time=template.shown_time,
         tools=support_of(template.source_with_tools, config.tool_form),
         created=int(time.time()),
         use_cache=config.cache,

@@ -21,6 +21,8 @@ from .tools import Function, template_tool
 
 _OVERHEAD_CHARS: Final = 2**20
 _MAX_GROWTH: Final = 4
+_CLOCK: Final = "strftime_now"
+_TO_THE_MICROSECOND: Final = "%Y-%m-%d %H:%M:%S.%f"
 
 
 class ChatTemplate:
@@ -40,8 +42,18 @@ class ChatTemplate:
             compiled = {name: _Compiled(source, now) for name, source in sources.items()}
         except jinja2.TemplateError as error:
             raise ValueError(f"the chat template in {model_dir} does not compile: {error}") from error
+        self._now = now
+        self._time_patterns = sorted(set().union(*(each.time_patterns for each in compiled.values())))
         self._plain = compiled.get("default")
         self._with_tools = compiled.get("tool_use", self._plain)
+
+    def shown_time(self) -> str:
+        """All that a prompt may show of the present moment, as text: prompts of equal messages can differ
+        where this differs. Empty for most templates."""
+        if not self._time_patterns:
+            return ""
+        now = self._now()
+        return "\n".join(now.strftime(pattern) for pattern in self._time_patterns)
 
     def render(self, messages: Sequence[ChatMessage], functions: Sequence[Function] = ()) -> str:
         """The prompt of a chat, open for the assistant's answer. ``functions`` are shown to a model whose
@@ -93,7 +105,9 @@ class ChatTemplate:
 
 class _Compiled:
     def __init__(self, source: str, now: Callable[[], datetime]) -> None:
-        self.template = _environment(now).from_string(source)
+        environment = _environment(now)
+        self.template = environment.from_string(source)
+        self.time_patterns = _time_patterns(environment.parse(source))
         self.knows_tool_calls = "tool_calls" in source
 
 
@@ -121,8 +135,24 @@ def _environment(now: Callable[[], datetime]) -> ImmutableSandboxedEnvironment:
 
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = strftime_now
+    environment.globals[_CLOCK] = strftime_now
     return environment
+
+
+def _time_patterns(template: nodes.Template) -> set[str]:
+    """The patterns with which ``template`` asks for the time; one that is not written out may show all of
+    it."""
+    num_unknown = sum(name.name == _CLOCK for name in template.find_all(nodes.Name))
+    patterns: set[str] = set()
+    for found in template.find_all((nodes.Call, nodes.Test)):
+        match found:
+            case nodes.Call(node=nodes.Name(name=name), args=[nodes.Const(value=str(pattern))]):
+                if name == _CLOCK:
+                    patterns.add(pattern)
+                    num_unknown -= 1
+            case nodes.Test(node=nodes.Name(name=name), name="defined"):
+                num_unknown -= name == _CLOCK
+    return patterns | {_TO_THE_MICROSECOND} if num_unknown else patterns
 
 
 def _raise_exception(message: object) -> None:
