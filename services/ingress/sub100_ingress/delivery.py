@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final, Protocol
 
-from sub100_shared.errors import Refused, Sub100Error
+from sub100_shared.errors import REFUSED_CODES, Refused, Sub100Error
 from sub100_shared.ledger import server_timing
 
 from . import account
@@ -207,10 +207,12 @@ def answer_headers(ex: Exchange) -> Headers:
 
 
 async def send_error(send: Send, error: Sub100Error, request_id: str) -> int:
-    """An error in OpenAI's shape; returns its status."""
+    """An error in OpenAI's shape; returns its status. Every 429 and 503 says when to try again, also where a
+    worker was the last to refuse."""
     headers: Headers = [(b"x-request-id", request_id.encode())]
-    if isinstance(error, Refused):
-        headers.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
+    if error.code in REFUSED_CODES:
+        retry_after_s = error.retry_after_s if isinstance(error, Refused) else 1.0
+        headers.append((b"retry-after", str(max(1, round(retry_after_s))).encode()))
     if error.code == "draining":
         headers.append((b"connection", b"close"))
     if error.status == 401:
