@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -65,6 +66,7 @@ TEXTS: dict[str, tuple[ToolUse, str, list[Any]]] = {
     "plain": (AUTO, "Just an answer.\n", ["Just an answer.\n"]),
     "call": (AUTO, marked(LOOK_UP), call(0, "look_up", ARGUMENTS)),
     "text before": (AUTO, "Let me see.\n" + marked(ADD), ["Let me see.", *call(0, "add")]),
+    "many blanks": (AUTO, "a" + "\n" * 100 + marked(ADD) + "\n" * 100, ["a" + "\n" * 36, *call(0, "add")]),
     "two calls": (
         AUTO,
         f"{marked(LOOK_UP)}\n{marked(ADD)}\n",
@@ -187,6 +189,20 @@ CUT = '<tool_call>{"name": "add", "arguments": {"a": '
 
 
 @pytest.mark.parametrize(
+    "said", ["<tool_call>", "\n", "<", '<tool_call>{"name": "add", "arguments": {', '{"']
+)
+def test_text_made_to_confuse_is_read_in_time_proportional_to_it(said: str) -> None:
+    """S09: copying all that is held for each of 40,000 pieces would be a hundred times as much for ten."""
+    num = 4_000
+    spent_s = []
+    for size in (num, 10 * num):
+        began_s = time.process_time()
+        read_message(AUTO, itertools.repeat(said, size), "stop")
+        spent_s.append(time.process_time() - began_s)
+    assert spent_s[1] < 40 * spent_s[0] + 0.1
+
+
+@pytest.mark.parametrize(
     ("use", "text", "reason", "content", "calls", "told"),
     [
         (AUTO, "Hi.", "stop", "Hi.", [], "stop"),
@@ -203,7 +219,7 @@ def test_message_is_what_was_told(
     use: ToolUse, text: str, reason: str, content: str, calls: list[str], told: str
 ) -> None:
     """A06: a call that the limit cut is no complete one; what was no call is content, never lost."""
-    message = read_message(use, text, reason)
+    message = read_message(use, [text], reason)
     assert message.content == content
     assert message.calls == tuple(Call("add", arguments) for arguments in calls)
     assert message.finish_reason == told
@@ -215,4 +231,4 @@ def test_message_is_clean_unless_the_model_made_a_slip_in_a_call(name: str) -> N
     use, text, expected = TEXTS[name]
     words = "".join(each for each in expected if isinstance(each, str))
     has_slip = "<tool_call>" in words or any(isinstance(each, CallLost) for each in expected)
-    assert read_message(use, text, "stop").is_clean is not has_slip
+    assert read_message(use, [text], "stop").is_clean is not has_slip

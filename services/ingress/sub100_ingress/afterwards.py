@@ -1,5 +1,6 @@
 """What is done with a generated answer once its readers have it: fill, compare, judge."""
 
+import asyncio
 from collections.abc import Iterable
 
 from sub100_proto.cache import CacheAlias, CacheMiss, CacheReply
@@ -27,7 +28,7 @@ class Afterwards:
         is: its age goes on as it would have.
         """
         if isinstance(reply, CacheMiss):
-            if _is_clean(run):
+            if await _is_clean(run):
                 await self._cache.fill(run, key, reply.generation)
             self._offer(run, key, reply)
         elif run.tenant.shadow and run.finish_reason == "stop":
@@ -59,9 +60,12 @@ class Afterwards:
         )
 
 
-def _is_clean(run: Exchange) -> bool:
+async def _is_clean(run: Exchange) -> bool:
+    """Read in a thread: nobody waits for it."""
     use = run.request.calling
-    return use is None or read_message(use, "".join(run.pieces), run.finish_reason).is_clean
+    if use is None:
+        return True
+    return (await asyncio.to_thread(read_message, use, run.pieces, run.finish_reason)).is_clean
 
 
 def is_same_text(one: Iterable[str], other: Iterable[str]) -> bool:

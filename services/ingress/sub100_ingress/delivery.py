@@ -29,8 +29,8 @@ _SSE_HEADERS: Final[Headers] = [
     (b"x-accel-buffering", b"no"),
 ]
 _LONG_BYTES: Final = 65_536
-_SCORED_BYTES: Final = 64
-"""At least what a token's log probability is as JSON."""
+_ROW_BYTES: Final = 64
+"""At least what a token's log probability is as JSON; a piece that is read for calls costs no less."""
 _JSON_HEADERS: Final[Headers] = [(b"content-type", b"application/json")]
 
 
@@ -150,8 +150,11 @@ class BodyResponder:
 
     async def finish(self) -> None:
         ex = self._ex
-        num_scored = sum(len(answer.scored) for answer in ex.choices or [ex])
-        is_long = len(ex.prompt_logprobs) + _SCORED_BYTES * num_scored > _LONG_BYTES
+        answers = ex.choices or [ex]
+        num_rows = sum(len(answer.scored) for answer in answers)
+        if ex.request.calling is not None:
+            num_rows += sum(len(answer.pieces) for answer in answers)
+        is_long = len(ex.prompt_logprobs) + _ROW_BYTES * num_rows > _LONG_BYTES
         body = await asyncio.to_thread(self._body) if is_long else self._body()
         self.status = 200
         await send_json(self._send, 200, body, answer_headers(self._ex))
@@ -171,11 +174,12 @@ class BodyResponder:
         )
 
     def _whole(self, index: int, answer: Exchange) -> bytes:
-        text, request, writer = "".join(answer.pieces), answer.request, self._writer.at(index)
+        request, writer = answer.request, self._writer.at(index)
         if request.calling is None:
+            text = "".join(answer.pieces)
             is_scored = request.sampling.logprobs is not None
             return writer.whole(text, answer.finish_reason, answer.scored if is_scored else None)
-        message = read_message(request.calling, text, answer.finish_reason)
+        message = read_message(request.calling, answer.pieces, answer.finish_reason)
         self._ex.told_reason = message.finish_reason
         calls = [(new_call_id(), call.name, call.arguments) for call in message.calls]
         return writer.whole(message.content, message.finish_reason, calls=calls)

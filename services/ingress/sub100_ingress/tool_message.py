@@ -1,5 +1,6 @@
 """A whole answer with its calls: what all that was told of it adds up to."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -29,14 +30,17 @@ class ToolMessage(Struct, frozen=True, kw_only=True):
         return not self.num_lost and OPEN not in self.content
 
 
-def read_message(use: ToolUse, text: str, finish_reason: str) -> ToolMessage:
-    """The message that a model's whole ``text`` is; ``finish_reason`` is why the text ended."""
+def read_message(use: ToolUse, pieces: Iterable[str], finish_reason: str) -> ToolMessage:
+    """The message that a model's whole text is; ``finish_reason`` is why the text ended.
+
+    In pieces as they came: however a text is made, no piece is read more than a few times."""
     content: list[str] = []
     names: dict[int, str] = {}
     arguments: dict[int, list[str]] = {}
     num_lost = 0
     text_reader = reader(use)
-    for told in [*text_reader.push(text), *text_reader.finish(is_cut=finish_reason == "length")]:
+    said = [told for piece in pieces for told in text_reader.push(piece)]
+    for told in (*said, *text_reader.finish(is_cut=finish_reason == "length")):
         match told:
             case CallBegun(index=index, name=name):
                 names[index] = name

@@ -18,6 +18,8 @@ CLOSE: Final = "</tool_call>"
 MARKS: Final = (OPEN, CLOSE)
 """Text, though they are special tokens of some models."""
 _BLANKS: Final = " \t\r\n"
+_MAX_BLANKS: Final = 64
+"""Held back before a call; of a longer run the beginning is content."""
 
 
 class CallBegun(Struct, frozen=True):
@@ -182,22 +184,20 @@ class HermesCalls(_Calls):
         self._held = ""
         start = text.find(OPEN)
         if start >= 0:
-            content = text[:start].rstrip(_BLANKS)
-            self._say(content)
-            self._before = text[len(content) : start] + OPEN
+            end = _end_of_content(text, start)
+            self._say(text[:end])
+            self._before = text[end:start] + OPEN
             return self._begin(text[start + len(OPEN) :])
-        safe = len(text[: open_start(text, OPEN)].rstrip(_BLANKS))
-        self._held = text[safe:]
-        self._say(text[:safe])
+        end = _end_of_content(text, open_start(text, OPEN))
+        self._held = text[end:]
+        self._say(text[:end])
         return ""
 
     def _behind(self, text: str) -> str:
-        text = self._held + text
-        rest = text.lstrip(_BLANKS)
-        if CLOSE.startswith(rest):  # not all of it yet
-            self._held = text
-            if rest != CLOSE:
-                return ""
+        rest = (self._held + text).lstrip(_BLANKS)
+        if rest != CLOSE and CLOSE.startswith(rest):  # not all of it yet
+            self._held = rest
+            return ""
         self._held = ""
         self._is_fresh = True
         self._step = self._between
@@ -214,3 +214,8 @@ class HermesCalls(_Calls):
         if text:
             self._is_fresh = False
             super()._say(text)
+
+
+def _end_of_content(text: str, end: int) -> int:
+    """Where blanks begin that may lead to a call at ``end``."""
+    return max(len(text[:end].rstrip(_BLANKS)), end - _MAX_BLANKS)
