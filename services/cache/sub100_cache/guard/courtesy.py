@@ -7,274 +7,25 @@ from typing import Final
 
 from . import lexicon
 from .tokens import Token
-from .wordlists import Phrases, by_first_word, words
+from .wordlists import Phrases, by_first_word, rows_of, words
 
 
-def _phrases(rows: str) -> Phrases:
-    return by_first_word({tuple(row.split()) for row in rows.strip().splitlines()})
+def _phrases(name: str) -> Phrases:
+    return by_first_word({tuple(row.split()) for row in rows_of(name)})
 
 
-_GREETINGS: Final = _phrases("""
-hi
-hi there
-hello
-hello there
-hey
-hey there
-howdy
-yo
-greetings
-good morning
-good afternoon
-good evening
-good day
-dear assistant
-dear all
-dear sir or madam
-hi everyone
-hello everyone
-hi all
-hi friend
-hey friend
-hi again
-hello again
-hiya
-heya
-good day to you
-bonjour
-bonsoir
-salut
-coucou
-hola
-buenas
-buenos días
-buenos dias
-buenas tardes
-buenas noches
-hallo
-guten tag
-guten morgen
-guten abend
-moin
-servus
-grüezi
-ciao
-buongiorno
-buonasera
-salve
-olá
-oi
-bom dia
-boa tarde
-hej
-hoi
-""")
-_POLITE: Final = _phrases("""
-hope you are well
-i hope you are well
-i hope you are doing well
-hope you are doing well
-i have question
-i have quick question
-i have question for you
-i have got question
-can i ask you something
-next question
-another question
-last question
-small question
-short question
-one more question
-one more thing
-question for you
-sorry for question
-sorry for asking
-apologies for bothering you
-pardon me
-forgive me
-by way
-btw
-also
-anyway
-alright
-all right
-be so kind as to
-be so kind and
-do me favor and
-do me favour and
-if possible
-if you can
-if you do not mind
-if you would not mind
-if it is not too much trouble
-when you have moment
-when you get chance
-when you have time
-please
-pls
-plz
-kindly
-ok
-okay
-so
-well
-um
-sorry to bother you
-excuse me
-sorry
-thanks
-thank you
-thanks in advance
-thank you in advance
-s'il vous plaît
-s'il te plaît
-por favor
-bitte
-per favore
-""")
-_REMARKS: Final = _phrases("""
-quick question
-question
-simple question
-one question
-random question
-basic question
-stupid question
-silly question
-dumb question
-maybe stupid question
-maybe silly question
-maybe dumb question
-probably stupid question
-probably silly question
-this may be stupid question
-this might be stupid question
-this may be silly question
-this might be silly question
-sorry if this is stupid question
-out of curiosity
-just out of curiosity
-purely out of curiosity
-just curious
-just wondering
-i am curious
-i am just curious
-i was wondering
-i was just wondering
-i have been wondering
-""")
+_GREETINGS: Final = _phrases("greetings")
+_POLITE: Final = _phrases("polite")
+_REMARKS: Final = _phrases("remarks")
 """That somebody asks, and no more."""
 
-_TOLD: Final = _phrases("""
-i keep forgetting
-i keep forgetting this
-i always forget
-i always forget this
-i can never remember
-i can never remember this
-i can not remember
-this has been bugging me all day
-this has been bugging me
-this is bugging me
-for pub quiz
-asking for friend
-for pub quiz i am curious
-""")
+_TOLD: Final = _phrases("told")
 """Why somebody asks: nothing where the question stands alone, and is of nobody."""
 
-_SOUGHT: Final = _phrases("""
-i googled and found nothing
-i googled and found nothing useful
-i googled it and found nothing useful
-i googled it but found nothing
-i googled this but found nothing
-i googled but found nothing
-i searched online but found nothing
-i searched online and found nothing
-""")
+_SOUGHT: Final = _phrases("sought")
 """Nothing where the question stands alone, whoever it is of."""
 
-_TRAILING: Final = _phrases("""
-please
-pls
-plz
-kindly
-thanks
-thank you
-thx
-cheers
-many thanks
-thanks lot
-thank you very much
-thanks in advance
-thank you in advance
-if you would be so kind
-if you do not mind
-if you can
-if possible
-if you would not mind
-if that is ok
-if that is okay
-if you have moment
-if you have time
-if it is not too much trouble
-when you have moment
-when you get chance
-when you have time
-thanks very much
-thanks so much
-thank you so much
-thank you kindly
-thanks again
-thanks for help
-thanks for your help
-thank you for your help
-thank you for your time
-thanks for your time
-thanks for any help
-thanks bunch
-thanks ahead
-ty
-tysm
-tia
-much appreciated
-would be much appreciated
-any help is appreciated
-any help would be appreciated
-i appreciate it
-i appreciate your help
-i would appreciate it
-have nice day
-have good day
-have great day
-best regards
-kind regards
-regards
-sorry for bothering you
-sorry for asking
-just curious
-just wondering
-i am curious
-asking for friend
-por favor
-gracias
-muchas gracias
-bitte
-danke
-danke schön
-vielen dank
-danke im voraus
-vielen dank im voraus
-merci
-merci beaucoup
-merci d'avance
-s'il vous plaît
-s'il te plaît
-per favore
-grazie
-obrigado
-obrigada
-""")
+_TRAILING: Final = _phrases("trailing")
 _REFERRING: Final = words(
     """
     i me my mine we us our ours it its this that these those he him his she her they them their there then so
@@ -313,12 +64,7 @@ _NAMED: Final = frozenset(
 )
 """Where one is left, courtesies may be what is asked about."""
 
-_PLEASE: Final = _phrases("""
-please
-pls
-plz
-kindly
-""")
+_PLEASE: Final = by_first_word({("please",), ("pls",), ("plz",), ("kindly",)})
 _WITHOUT_COMMA: Final = frozenset({("please",), ("pls",), ("plz",), ("kindly",), ("quick", "question")})
 _ASKS: Final = lexicon.WH_WORDS | lexicon.IMPERATIVES
 _ASKS_YOU: Final = words("can could would will do")

@@ -9,18 +9,6 @@ ARTICLES: Final = frozenset({"a", "an", "the"})
 AUXILIARIES: Final = words("is was do did can could will would should must may might have had shall")
 WH_WORDS: Final = words("what which who whom whose when where why how")
 
-MASS_NOUNS: Final = words(
-    """
-    glass iron paper light wood chicken lamb turkey cold time life culture change room work business
-    experience stone hair coffee beer wine cake fish duck rock space language law history tin cloth
-    copper rubber gold company exercise power sound speech state study youth faith reason matter man
-    woman war right rest god nature mind body heart church prison court office sea peace love death
-    heat interest charge leave property society science music art fire ice air water salt sugar milk
-    oil gas metal plastic bar bath drink cost press order play sport crime justice truth freedom
-    """
-)
-"""With an article another thing than without."""
-
 LETTERED: Final = words(
     """
     vitamin hepatitis type group plan grade option class category section part team influenza blood
