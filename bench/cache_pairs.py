@@ -30,7 +30,7 @@ def main() -> None:
     }
     write(
         RESULTS,
-        "make eval-cache on the labelled pairs; tune, edits and domains were tuned on, the others only counted",
+        "make eval-cache on the labelled pairs; tune, edits, domains were tuned on, the others only counted",
         **reports,
     )
 

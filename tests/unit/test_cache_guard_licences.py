@@ -200,6 +200,8 @@ How do I write it down? | How do I write down?
 Why do dogs turn on cats? | Why do dogs turn cats on?
 Why do dogs throw up food? | Why do dogs throw food up?
 How do cows bring up food? | How do cows bring food up?
+How do I take my kids out? | How do I take out my kids?
+How do I hold my baby up? | How do I hold up my baby?
 """,
     "abbreviations": """
 What is a vat? | What is a value added tax?
@@ -265,6 +267,8 @@ What is the purpose of a custom? | What is the purpose of customs?
 How does a hive work? | How do hives work?
 How do I wash a hand? | How do I wash hands?
 Do I need a visa? | Do I need Visa?
+How do I open jar? | How do I open a jar?
+how do i install lamp | how do i install a lamp
 """,
     "gerunds and anybody": """
 instructions for washing machines | instructions to wash machines
