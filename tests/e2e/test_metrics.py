@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.bus_watch import publish
 from tests.e2e.raw_http import LiveStream, post, request
 from tests.e2e.scrape import Scrape, wait_for
 from tests.e2e.slow import prompt_of_steps, slow_stack
@@ -19,6 +20,10 @@ from tests.e2e.system import MODEL, sim_only
 from tests.patience import at_best, eventually
 from tests.stack import Stack
 
+from sub100_proto import codec, subjects, tokens
+from sub100_proto.budget import Budget
+from sub100_proto.jobs import DecodeJob
+from sub100_proto.sampling import Sampling
 from sub100_shared.catalog import METRICS, PROCESS_SERIES, SPANS
 from sub100_shared.metric import Metric
 
@@ -32,12 +37,24 @@ UNPROVOKED = {
 }
 """Rare ones that no fault here brings about for certain; they are there, with the value 0."""
 
+STALE_JOB = DecodeJob(
+    attempt="stale",
+    request_id="stale",
+    events=subjects.stream_events("local", "ingress-1"),
+    model=MODEL,
+    prompt=tokens.pack([7]),
+    sampling=Sampling(max_tokens=1),
+    budget=Budget(total_ms=100, remaining_ms=100, allotted_ms=100),
+    epoch=1,
+)
+"""For a life of the worker that is over."""
+
 TTFT = "gen_ai_server_time_to_first_token_seconds"
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A decode worker takes two jobs at a time, so that a third is refused by the worker itself."""
+    """A decode worker takes two jobs at a time, so that a fifth request finds all places taken."""
     from sub100_local.tiny_model import make
 
     model: Path = make(tmp_path_factory.mktemp("models") / "tiny")
@@ -185,18 +202,21 @@ def test_every_listed_span_is_recorded_and_no_other(fleet: Stack, ordinary: Scra
 
 
 def test_rare_metrics_count_their_faults(fleet: Stack, ordinary: Scrape) -> None:
-    """A worker that is full, one that is killed, a bus that restarts, and nobody left to place on."""
+    """Workers that are full, one that is killed, a job for another life, a bus that restarts, and nobody left
+    to place on."""
     key = fleet.keys["plain"]
     with contextlib.ExitStack() as running:
         for i in range(6):
             body = chat(f"long answer {i}", stream=True, max_tokens=60)
             running.enter_context(LiveStream(fleet.url, body, key))
-        wait_for(lambda: total(fleet, "sub100_job_refused_total", error_type="queue_full"), 1)
-        wait_for(lambda: total(fleet, "sub100_attempt_lost_total", error_type="queue_full"), 1)
-        wait_for(lambda: total(fleet, "sub100_job_open"), 1)
+        wait_for(lambda: total(fleet, "sub100_admission_refused_total", error_type="queue_full"), 1)
+        wait_for(lambda: Scrape(fleet.replicas["decode-1"]).total("sub100_job_open"), 1)
+        publish(fleet, subjects.job("local", "decode", "decode-1"), codec.encode(STALE_JOB))
+        wait_for(lambda: total(fleet, "sub100_job_refused_total", error_type="stale_epoch"), 1)
         fleet.replicas["decode-1"].signal(signal.SIGKILL)
         fleet.replicas["decode-1"].wait()
         del fleet.replicas["decode-1"]
+        wait_for(lambda: total(fleet, "sub100_attempt_lost_total", error_type="worker_lost"), 1)
         wait_for(lambda: total(fleet, "sub100_fleet_lapsed_total"), 1)
 
     fleet.nats.kill()
