@@ -15,6 +15,7 @@ from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.scrape import Scrape
 from tests.e2e.system import ENGINE, MODEL, PATIENT, log_of, sim_only
+from tests.patience import NUM_TRIES
 from tests.stack import Replica, Stack, running_stack
 from tokenizers import Tokenizer
 
@@ -108,7 +109,16 @@ class Answer:
 
 
 def killed_after(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: int) -> Answer:
-    """The streamed answer of a request whose first decode worker was killed when so much was there."""
+    """The streamed answer of a request whose first decode worker was killed when so much was there; asked
+    again if a worker was done with all of it by then, for a busy machine lets a client read late."""
+    for _ in range(NUM_TRIES):
+        answer, num_attempts = killed_once(slow, bus, body, num_chars)
+        if num_attempts > 1:
+            return answer
+    raise AssertionError("each answer was whole before its worker was killed")
+
+
+def killed_once(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: int) -> tuple[Answer, int]:
     mark = bus.mark()
     answer = Answer(body.get("n", 1))
     with LiveStream(slow.url, body | STREAM, slow.keys["plain"]) as stream:
@@ -125,8 +135,7 @@ def killed_after(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: in
     for event in events:
         if isinstance(event, dict):
             answer.take(event)
-    assert log_of(slow, request_id)["num_attempts"] >= 2
-    return answer
+    return answer, log_of(slow, request_id)["num_attempts"]
 
 
 def worker_of(slow: Stack, bus: BusWatch, mark: int) -> Replica:
@@ -175,7 +184,7 @@ def test_long_prompt_goes_on_with_the_kv_that_prefill_still_has(slow: Stack, bus
     answer = killed_after(slow, bus, body, 20)
     num_prompt = answer.usage["prompt_tokens"]
     assert num_prompt > 1_000
-    assert len(bus.since(mark, ".prefill.job.")) == 2
+    assert len(bus.since(mark, ".prefill.job.")) >= 2
     resumed = codec.decode_job(bus.since(mark, ".decode.job.")[-1].data)
     assert isinstance(resumed, DecodeJob)
     assert resumed.kv is not None
