@@ -1,4 +1,4 @@
-"""Decode workers that are there and take nothing: what a view that lags behind makes of full ones."""
+"""Workers that are there and take nothing: what a view that lags behind makes of full and of dead ones."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,8 @@ _BEAT_S = 0.25
 
 
 class BusyWorkers:
-    """Named after a real one, whose pool they fit: each answers every job ``Busy(code)``."""
+    """Like a real one, whose pool they fit: each answers every job ``Busy(code)``; without a code nobody
+    listens."""
 
     def __init__(self, bus: Bus, like: Heartbeat, worker_ids: Sequence[str], code: str) -> None:
         self._bus = bus
@@ -32,8 +33,8 @@ class BusyWorkers:
         self.num_refused = 0
 
     async def run(self) -> None:
-        for beat in self._beats:
-            await self._bus.serve(subjects.job("local", "decode", beat.worker_id), self._refuse)
+        for beat in self._beats if self._code else ():
+            await self._bus.serve(subjects.job("local", beat.role, beat.worker_id), self._refuse)
         while True:
             await self._say("ready")
             await asyncio.sleep(_BEAT_S)
@@ -44,7 +45,7 @@ class BusyWorkers:
     async def _say(self, state: str) -> None:
         for beat in self._beats:
             said = codec.encode(msgspec.structs.replace(beat, state=state))
-            await self._bus.publish(subjects.heartbeat("local", "decode", beat.worker_id), said)
+            await self._bus.publish(subjects.heartbeat("local", beat.role, beat.worker_id), said)
 
     async def _refuse(self, msg: Incoming) -> bytes:
         self.num_refused += 1

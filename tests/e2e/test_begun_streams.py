@@ -72,6 +72,24 @@ def test_begun_stream_waits_for_a_worker_that_takes_it(stack: Stack) -> None:
     assert "".join([*pieces, *deltas(rest[:-1])]) == whole.text
 
 
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_workers_that_are_gone_at_once_cost_nobody_a_request(stack: Stack, role: str) -> None:
+    """A machine went down: the scheduler still believes in all its workers, and they look idle."""
+    key = stack.keys["plain"]
+    stack.wait_ready("decode-1")
+    whole = post(stack.url, BODY | {"stream": True}, key)
+    with watching(stack) as bus:  # not longer: whoever listens to everything answers for the dead
+        like = eventually(lambda: bus.beat(f"{role}-1"), "a heartbeat")
+    names = [f"gone-{secrets.token_hex(3)}" for _ in range(NUM_BUSY)]
+    with busy_workers(stack, like, *names, code=""):
+        log = stack.replicas["scheduler-1"]
+        eventually(lambda: all(f'"{name}"' in log.log for name in names), "registrations")
+        answers = [post(stack.url, BODY | {"stream": True}, key) for _ in range(4)]
+    assert [(answer.status, answer.text) for answer in answers] == [(200, whole.text)] * 4
+    lost = stack.replicas["ingress-1"].log
+    assert sum(f'"{name}"' in lost for name in names) > 2, "as many as end a request in other ways"
+
+
 def test_request_that_nobody_takes_is_refused_with_retry_after(stack: Stack) -> None:
     with only_busy_ones(stack, is_killed=False):
         answer = post(stack.url, BODY | {"n": 2}, stack.keys["plain"])  # decode computes the prompt

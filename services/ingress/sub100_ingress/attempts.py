@@ -33,10 +33,17 @@ def nonce() -> str:
 
 class AttemptLost(Exception):
     """The worker will not go on with the attempt. ``elsewhere``: another worker may. ``is_refusal``: it never
-    took the job, and nothing was done."""
+    took the job, and nothing was done. ``is_gone``: nobody was there to take it."""
 
     def __init__(
-        self, worker: WorkerRef, code: str, *, elsewhere: bool, reason: str = "", is_refusal: bool = False
+        self,
+        worker: WorkerRef,
+        code: str,
+        *,
+        elsewhere: bool,
+        reason: str = "",
+        is_refusal: bool = False,
+        is_gone: bool = False,
     ) -> None:
         super().__init__(f"{worker.worker_id}: {code}")
         self.worker = worker
@@ -44,6 +51,7 @@ class AttemptLost(Exception):
         self.elsewhere = elsewhere
         self.reason = reason
         self.is_refusal = is_refusal
+        self.is_gone = is_gone
 
 
 class Attempt:
@@ -137,11 +145,24 @@ class Attempt:
             case Busy(code=code):
                 self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE, is_refusal=True)
 
-    def lose(self, code: str, *, elsewhere: bool = True, reason: str = "", is_refusal: bool = False) -> None:
+    def lose(
+        self,
+        code: str,
+        *,
+        elsewhere: bool = True,
+        reason: str = "",
+        is_refusal: bool = False,
+        is_gone: bool = False,
+    ) -> None:
         """Nothing more will come: the reader gets AttemptLost after what has arrived."""
         if self._lost is None and not self.is_over:
             self._lost = AttemptLost(
-                self.worker, code, elsewhere=elsewhere, reason=reason, is_refusal=is_refusal
+                self.worker,
+                code,
+                elsewhere=elsewhere,
+                reason=reason,
+                is_refusal=is_refusal,
+                is_gone=is_gone,
             )
             self._wake()
 
@@ -252,7 +273,7 @@ class AttemptTable:
         if attempt is None:
             return
         if msg.is_no_responders:
-            attempt.lose("worker_lost")
+            attempt.lose("worker_lost", is_refusal=True, is_gone=True)
             return
         try:
             attempt.claim(codec.decode_claim(msg.data))

@@ -83,6 +83,7 @@ class Generator:
         handover: _Handover | None = None
         patience = Patience(self._clock, self._patience_ms)
         num_fruitless = 0
+        gone: set[WorkerRef] = set()
         try:
             while not ex.finish_reason:
                 try:
@@ -131,6 +132,10 @@ class Generator:
                         ex.avoid = (*ex.avoid, lost.worker)
                     if handover is not None and handover.is_pulled:  # and with it what it had pulled
                         handover = None
+                    if lost.is_gone and lost.worker not in gone:
+                        # Several may be gone at once (their machine is): each is met once, and at once.
+                        gone.add(lost.worker)
+                        continue
                     if lost.elsewhere and lost.is_refusal and ex.has_begun:
                         await _hold_on(ex, patience, _not_taken(lost))
                         continue
