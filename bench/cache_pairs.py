@@ -14,7 +14,17 @@ from .results import write
 
 PAIRS: Final = Path(__file__).parent.parent / "tests" / "data" / "cache_pairs"
 RESULTS: Final = Path(__file__).parent / "results" / "cache-pairs.json"
-FILES: Final = ("tune", "unseen", "minimal", "review", "kinds", "newcomer", "edits", "domains")
+FILES: Final = (
+    "tune",
+    "unseen",
+    "minimal",
+    "review",
+    "kinds",
+    "newcomer",
+    "edits",
+    "domains",
+    "lookalikes",
+)
 
 
 def main() -> None:

@@ -140,8 +140,8 @@ def test_stack_comes_up_answers_scales_and_leaves_nothing(machine: Machine) -> N
     assert machine.call("status").returncode == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_run_ends_cleanly_at_a_signal(machine: Machine, number: signal.Signals) -> None:
+def in_foreground(machine: Machine) -> "subprocess.Popen[str]":
+    """``run``, once everything is up."""
     child = subprocess.Popen(
         machine.command("run", *machine.start_arguments()),
         env=machine.environment,
@@ -155,10 +155,26 @@ def test_run_ends_cleanly_at_a_signal(machine: Machine, number: signal.Signals) 
     for line in child.stdout:
         lines.append(line)
         if "Ctrl-C stops it" in line:
-            break
+            return child
+    raise AssertionError("".join(lines))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_run_ends_cleanly_at_a_signal(machine: Machine, number: signal.Signals) -> None:
+    child = in_foreground(machine)
     child.send_signal(number)
     rest = child.communicate(timeout=TIMEOUT_S)[0]
-    assert child.returncode == 0, "".join(lines) + rest
+    assert child.returncode == 0, rest
+    assert machine.left_behind() == []
+
+
+def test_run_ends_cleanly_when_it_is_stopped_from_elsewhere(machine: Machine) -> None:
+    child = in_foreground(machine)
+    down = machine.call("down")
+    assert down.returncode == 0, down.stderr
+    rest = child.communicate(timeout=TIMEOUT_S)[0]
+    assert child.returncode == 0, rest
+    assert "stopped by 'make down'" in rest
     assert machine.left_behind() == []
 
 

@@ -169,6 +169,17 @@ def test_required_call_has_the_shape_of_a_list_of_calls_of_any_function() -> Non
     assert shape_of(tools=[tool()], tool_choice="required", parallel_tool_calls=False)["maxItems"] == 1
 
 
+def test_reference_below_a_parameter_named_like_a_keyword_is_one() -> None:
+    parameters = {
+        "type": "object",
+        "properties": {"default": {"$ref": "#/$defs/Day"}, "$ref": {"$ref": "#/$defs/Day"}},
+        "$defs": {"Day": {"enum": ["today", "tomorrow"]}},
+    }
+    shape = shape_of(tools=[tool(parameters=parameters)], tool_choice="required")
+    day = {"$ref": "#/$defs/f/$defs/Day"}
+    assert shape["$defs"]["f"]["properties"] == {"default": day, "$ref": day}
+
+
 def test_reference_that_is_data_or_a_name_stays_as_it_is() -> None:
     parameters = {
         "type": "object",

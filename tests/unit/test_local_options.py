@@ -10,10 +10,12 @@ from sub100_local.options import Options
 
 
 def test_replicas_are_counted_by_service() -> None:
-    assert options.parse_replicas(["prefill=2", "ingress=0"]) == {"prefill": 2, "ingress": 0}
+    assert options.parse_replicas(["prefill=2", "decode=0"]) == {"prefill": 2, "decode": 0}
 
 
-@pytest.mark.parametrize("word", ["prefill=x", "prefill=", "prefill", "prefill=17", "prefill=-1"])
+@pytest.mark.parametrize(
+    "word", ["prefill=x", "prefill=", "prefill", "prefill=17", "prefill=-1", "ingress=0"]
+)
 def test_replicas_refuse_a_bad_count_and_name_it(word: str) -> None:
     with pytest.raises(Failure, match=word):
         options.parse_replicas([word])

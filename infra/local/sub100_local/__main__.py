@@ -76,15 +76,12 @@ def _parser() -> argparse.ArgumentParser:
 def _options(parsed: argparse.Namespace) -> Options:
     """The simulated engine needs a tokenizer only, and the tiny model's is made in seconds."""
     engine = options.parse_engine(parsed.engine)
-    replicas = dict.fromkeys(options.SCALABLE, 1) | options.parse_replicas(parsed.replicas)
-    if replicas["ingress"] == 0:
-        raise Failure("INGRESS=0: nothing would listen")
     return Options(
         engine=engine,
         model=parsed.model or ("tiny" if engine == "sim" else options.DEFAULT_MODEL),
         port=options.parse_port("PORT", parsed.port),
         traces_port=options.parse_port("TRACES_PORT", parsed.traces_port),
-        replicas=replicas,
+        replicas=dict.fromkeys(options.SCALABLE, 1) | options.parse_replicas(parsed.replicas),
     )
 
 

@@ -42,14 +42,16 @@ async def run(directories: Directories, options: Options, say: Say) -> int:
             return 0
         print(banner(stack, credentials.demo_key(directories.cache), time.monotonic() - began))
         print("\nCtrl-C stops it.", flush=True)
-        await _or_stopped(stopping, _watch(directories, say))
+        if await _or_stopped(stopping, _watch(directories, say)):
+            say("stopped by 'make down'")
         return 0
     finally:
-        stopping.clear()
-        say("stopping; once more to kill instead of draining")
-        drained = asyncio.to_thread(lifetime.stop, directories, say)
-        if not await _or_stopped(stopping, drained):
-            lifetime.abandon(directories, say)
+        if directories.run.exists():
+            stopping.clear()
+            say("stopping; once more to kill instead of draining")
+            drained = asyncio.to_thread(lifetime.stop, directories, say)
+            if not await _or_stopped(stopping, drained):
+                lifetime.abandon(directories, say)
 
 
 async def up(directories: Directories, options: Options, say: Say) -> int:
@@ -164,7 +166,8 @@ async def _ready(directories: Directories, stack: Stack, names: list[str], say: 
 
 
 async def _watch(directories: Directories, say: Say) -> None:
-    """Tell of restarts and of programs that gave up, until cancelled; raises Failure if the runner dies."""
+    """Tell of restarts and of programs that gave up, until cancelled or until all was stopped elsewhere; raises
+    Failure if the runner dies."""
     runner = Runner(directories.socket)
     vigil = Vigil()
     while True:
@@ -172,6 +175,9 @@ async def _watch(directories: Directories, say: Say) -> None:
             for line in vigil.look(runner.processes(), directories.logs):
                 say(line)
         except NotRunning:
+            with _alone(directories, say):  # whoever stops it removes what there was of the run
+                if lifetime.load(directories) is None:
+                    return
             raise Failure(f"the process runner is gone (make down, or see {directories.logs})") from None
         await asyncio.sleep(WATCH_S)
 

@@ -53,5 +53,7 @@ def parse_replicas(words: Iterable[str]) -> dict[str, int]:
             raise Failure(f"{word}: can scale {', '.join(SCALABLE)}")
         if not count.isdecimal() or int(count) > MAX_REPLICAS:
             raise Failure(f"{word}: wants a number from 0 to {MAX_REPLICAS}")
+        if service == "ingress" and int(count) == 0:
+            raise Failure(f"{word}: nothing would listen")
         counts[service] = int(count)
     return counts

@@ -30,7 +30,8 @@ MAX_LEAST_CHARS: Final = 262_144
 
 _TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 _COUNTS: Final = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
-_BY_NAME: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+BY_NAME: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords under which names, not keywords, have schemas."""
 _LISTED: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE: Final = (
     "items",
@@ -107,7 +108,7 @@ def _parts(schema: Mapping[str, Any], at: str) -> Iterator[Mapping[str, Any]]:
         pending.extend(part[key] for key in _SINGLE if key in part)
         for key in _LISTED:
             pending.extend(part[key] if isinstance(part.get(key), list) else ())
-        for key in _BY_NAME:
+        for key in BY_NAME:
             pending.extend(part[key].values() if isinstance(part.get(key), dict) else ())
 
 
@@ -116,8 +117,8 @@ def _check_part(part: Mapping[str, Any], at: str) -> None:
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if not isinstance(kinds, list) or not all(isinstance(kind, str) and kind in _TYPES for kind in kinds):
         raise _invalid(at, "the schema has a type that is none of JSON's")
-    for key in (*_BY_NAME, *_LISTED):
-        if key in part and not isinstance(part[key], dict if key in _BY_NAME else list):
+    for key in (*BY_NAME, *_LISTED):
+        if key in part and not isinstance(part[key], dict if key in BY_NAME else list):
             raise _invalid(at, f"the schema has a {key} of the wrong type")
     for key in _COUNTS:
         count = part.get(key, 0)

@@ -67,9 +67,12 @@ def _rebased(value: Any, base: str) -> Any:
         return [_rebased(each, base) for each in value]
     if not isinstance(value, dict):
         return value
-    return {
-        key: base + each[1:]
-        if key == "$ref" and isinstance(each, str)
-        else (each if key in _DATA else _rebased(each, base))
-        for key, each in value.items()
-    }
+    return {key: _moved(key, each, base) for key, each in value.items()}
+
+
+def _moved(key: str, value: Any, base: str) -> Any:
+    if key == "$ref" and isinstance(value, str):
+        return base + value[1:]
+    if key in json_schema.BY_NAME and isinstance(value, dict):
+        return {name: _rebased(each, base) for name, each in value.items()}
+    return value if key in _DATA else _rebased(value, base)
