@@ -19,6 +19,8 @@ class Lab:
 
     def __init__(self) -> None:
         self.ms = 0.0
+        self.is_beating = False
+        """The worker beats at every look."""
         self.strays = Strays(lambda: self.ms)
         self.table = AttemptTable(self.strays)
         self.attempt = Attempt(WorkerRef(worker_id="w1", epoch=7), "decode", 1, 100)
@@ -49,6 +51,8 @@ class Lab:
         end = self.ms + ms
         while self.ms < end:
             self.ms = min(end, self.ms + 100)
+            if self.is_beating:
+                self.beat()
             self.dog.look()
 
     def asked(self) -> list[tuple[str, str]]:
@@ -151,14 +155,30 @@ async def test_watchdog_does_not_mind_the_end_of_a_worker_whose_kv_has_come() ->
     assert await lab.is_lost() == ""
 
 
-async def test_watchdog_does_not_judge_a_worker_that_it_never_heard() -> None:
+async def test_watchdog_judges_a_worker_that_it_never_heard_from_its_first_silence_on() -> None:
+    """This ingress is new, or the worker died too soon."""
     lab = Lab()
-    lab.after(10_000)
+    for position in range(1, 40):
+        lab.attempt.accept(Tokens("", position, (5,)))
+        lab.after(100)
+    assert await lab.is_lost() == ""
+    lab.after(2_000)
+    assert await lab.is_lost() == ""
+    lab.after(500)
+    assert await lab.is_lost() == "worker_lost"
+
+
+async def test_watchdog_keeps_a_silent_worker_whose_first_heartbeat_comes() -> None:
+    lab = Lab()
+    lab.after(1_900)
+    lab.is_beating = True
+    lab.after(5_000)
     assert await lab.is_lost() == ""
 
 
 async def test_watchdog_loses_a_stream_that_stalls_after_a_token() -> None:
     lab = Lab()
+    lab.is_beating = True
     lab.attempt.accept(Tokens("", 1, (5,)))
     lab.after(10)
     lab.after(19_900)
@@ -169,6 +189,7 @@ async def test_watchdog_loses_a_stream_that_stalls_after_a_token() -> None:
 
 async def test_watchdog_waits_longer_for_a_first_token_and_then_gives_up() -> None:
     lab = Lab()
+    lab.is_beating = True
     for _ in range(5):
         lab.after(11_900)
     assert await lab.is_lost() == ""
@@ -179,6 +200,7 @@ async def test_watchdog_waits_longer_for_a_first_token_and_then_gives_up() -> No
 @pytest.mark.parametrize(("quiet_ms", "expected"), [(14_900, 0), (15_100, 1), (31_000, 2)])
 async def test_watchdog_pokes_for_keep_alives_at_their_interval(quiet_ms: float, expected: int) -> None:
     lab = Lab()
+    lab.is_beating = True
     pokes: list[None] = []
     lab.attempt.poke = lambda: pokes.append(None)  # type: ignore[method-assign]
     passed = 0.0
@@ -192,6 +214,7 @@ async def test_watchdog_pokes_for_keep_alives_at_their_interval(quiet_ms: float,
 
 async def test_watchdog_counts_silence_from_the_last_event() -> None:
     lab = Lab()
+    lab.is_beating = True
     lab.attempt.accept(Tokens("", 1, (5,)))
     for position in range(2, 6):
         lab.after(15_000)

@@ -20,6 +20,9 @@ from sub100_shared.clock import Clock
 
 _log = logging.getLogger(__name__)
 
+UNHEARD_INTERVAL_MS: Final = 500.0
+"""Between the heartbeats of a worker that has not told it yet."""
+
 LAPSE_INTERVALS: Final = 4
 """Heartbeats that a worker may miss before its streams are re-placed: one more than before it is no longer
 placed, so that a worker which is only late keeps what it has."""
@@ -107,7 +110,7 @@ class Liveness:
 
     def is_dead(self, worker: WorkerRef) -> bool:
         """It stopped beating, did not answer, or came back as another life. A worker that was never heard
-        (this ingress is new) is not judged."""
+        (this ingress is new) is judged from its first silence on."""
         beat = self._beats.get(worker.worker_id)
         if not self._is_connected:
             return self._clock() - self._away_since_ms > MAX_AWAY_MS
@@ -129,7 +132,12 @@ class Liveness:
         """Nothing came of an attempt for PING_AFTER_MS: have its worker asked, or see what came of that."""
         now, worker_id = self._clock(), worker.worker_id
         beat = self._beats.get(worker_id)
-        if beat is None or beat.epoch != worker.epoch or not beat.answers_pings:
+        if beat is None:
+            self._beats[worker_id] = _Beat(
+                worker.epoch, now, 0, now, UNHEARD_INTERVAL_MS, answers_pings=False
+            )
+            return
+        if beat.epoch != worker.epoch or not beat.answers_pings:
             return
         if not self._is_connected or now < self._grace_until_ms:
             return
