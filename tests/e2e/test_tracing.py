@@ -129,14 +129,14 @@ def test_long_stream_has_no_more_spans_than_a_short_one(stack: Stack) -> None:
     }
 
     def untold_s() -> float:
-        """Of the client's time: what the root does not tell of."""
+        """How much of the client's time the root does not tell of, or it tells of too much."""
         answer = post(stack.url, body, stack.keys["demo"])
         found = summary_of(stack, answer.headers["x-request-id"])
         spans_of(stack, found["trace_id"], *TREE)
         rows = request(stack.traces_url, "GET", f"/api/trace/{found['trace_id']}").json["rows"]
         assert len(rows) <= len(TREE) + 6  # queue, transfer and compute of two engines
-        assert found["ttft_ms"] < found["duration_ms"] <= answer.elapsed_s * 1e3
-        return float(answer.elapsed_s - found["duration_ms"] / 1e3)
+        assert found["ttft_ms"] < found["duration_ms"]
+        return abs(float(answer.elapsed_s - found["duration_ms"] / 1e3))  # who is done first depends
 
     at_best(untold_s, 0.05, "the client took longer by")
 
