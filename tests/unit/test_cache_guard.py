@@ -223,6 +223,9 @@ What is the minuet? | What is the minute?
 What do you mean? | Define you
 How do I cut a corner? | How do I cut corners?
 Which should I do? | What should I do?
+Recommend a good film | What is a good film?
+Where is Machu Picchu? | where is machu picchu?
+Could you kindly explain entropy? | Explain entropy
 """
 
 SAME = """
@@ -262,8 +265,6 @@ Do you know if cats like milk? | Do cats like milk?
 I wonder if he can swim | Can he swim?
 Is it okay to lie? | Is it fine to lie?
 In Excel how do I freeze the top row? | How do I freeze the top row in Excel?
-Recommend a good film | What is a good film?
-Where is Machu Picchu? | where is machu picchu?
 How should fresh basil be washed? | How should I wash fresh basil?
 what is capital of France | What is the capital of France?
 Is it a big river? | is it a big river
@@ -278,7 +279,6 @@ Can you find the derivative of x? | Find the derivative of x
 Why does a cat purr? | Why do cats purr?
 Asking for a friend, how long do rabbits live? | How long do rabbits live?
 How much is a haircut? | What is the price of a haircut?
-Could you kindly explain entropy? | Explain entropy
 """
 
 

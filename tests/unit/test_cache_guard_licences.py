@@ -72,13 +72,11 @@ Steps for replacing a bike chain | Steps to replace a bike chain
 How do I go about replacing a tap? | How do I replace a tap?
 tips on growing tomatoes | tips for growing tomatoes
 What's the way to boil an egg? | How do you boil an egg?
-how do you tame a wolf in minecraft | How can I tame a wolf in Minecraft?
 """,
     "ways to ask": """
 Any idea why the sky is blue? | Why is the sky blue?
 Why is it that ice floats on water? | Why does ice float on water?
 Who was it that discovered penicillin? | Who discovered penicillin?
-Can I ask how long rabbits live? | How long do rabbits live?
 How can I tell whether a melon is ripe? | How do I tell if a melon is ripe?
 So, um, how does compound interest actually work? | How does compound interest work?
 symptoms of dehydration in dogs | What are the symptoms of dehydration in dogs?
@@ -283,6 +281,7 @@ How do you grow so fast? | How do I grow so fast?
 How do you store my data? | How do I store my data?
 How do you generate text? | How do I generate text?
 How does one cook? | How do you cook?
+how do you tame a wolf in minecraft | How can I tame a wolf in Minecraft?
 """,
     "ways to ask": """
 Do you know how to speak French? | How do I speak French?
@@ -309,6 +308,7 @@ effects of war | causes of war
 Is it not worth buying a car? | Is it worth not buying a car?
 Is the money worth seeing her? | Is it worth seeing her money?
 Is a car worth it? | Is it worth a car?
+Can I ask how long rabbits live? | How long do rabbits live?
 """,
     "quotations": """
 What does "Cat" mean? | What does "cat" mean?

@@ -10,7 +10,6 @@ from .ambiguous import ACRONYMS
 from .lexicon import AUXILIARIES, CASE_MATTERS, CLAUSE_OPENERS, IMPERATIVES, WH_WORDS
 from .names import NAMES
 from .tokens import Token
-from .vocabulary import is_known
 from .wordlists import words
 
 _ALONE: Final = re.compile(r"[munpkMGTP]?(?:[bB](?:ps|/s)?|W|Wh|V|A|Ah|Hz|g|S|N|J|Pa)")
@@ -57,7 +56,7 @@ def _may_differ(text: str, one: set[str], other: set[str], *, is_careless: bool)
         return True
     if text in ACRONYMS and any(raw.isupper() for raw in raws):
         return True
-    return not is_careless or text in CASE_MATTERS or (is_known(text) and text not in NAMES)
+    return not is_careless or text in CASE_MATTERS or text not in NAMES
 
 
 def _is_acronym(raw: str) -> bool:

@@ -120,12 +120,17 @@ def _without_first(tokens: list[Token], phrases: Phrases) -> list[Token]:
             is_opening = after[0].text in _BEGINNINGS or any(
                 _begun(after, others) for others in (_POLITE, _REMARKS, _TOLD)
             )
-            hangs_on = after[-1].text in _HANGS_ON if after else True  # Sorry, who sang it?
-            return after if len(after) > 1 and is_opening and not hangs_on else tokens
+            return after if len(after) > 1 and is_opening and not _hangs_on(after) else tokens
         is_closed = phrases is _GREETINGS or phrase in _WITHOUT_COMMA
         asks = rest[0] in _ASKS or (rest[0] in _ASKS_YOU and rest[1] in ("you", "i"))
-        return tokens[size:] if is_closed and asks and len(rest) > 2 else tokens
+        is_own = phrases is not _GREETINGS or not _hangs_on(tokens[size:])
+        return tokens[size:] if is_closed and asks and is_own and len(rest) > 2 else tokens
     return tokens
+
+
+def _hangs_on(tokens: list[Token]) -> bool:
+    """``Sorry, who sang it?``"""
+    return any(token.text in _HANGS_ON for token in tokens)
 
 
 def _begun(tokens: list[Token], phrases: Phrases) -> list[tuple[str, ...]]:

@@ -89,8 +89,14 @@ _PARTS: Final = words(
 )
 """``symptoms of flu``, as one types who wants to be told."""
 
+_NO_WAY: Final = words("look sound feel seem be have owe know")
+"""``how do I look`` asks for no way to do it."""
+
 _DOABLE: Final = words(
-    "write create give find provide convert teach help generate compose solve calculate compute show"
+    """
+    write create give find provide convert teach help generate compose solve calculate compute show name list
+    tell compare draft explain describe recommend define
+    """
 )
 """What people do too, and not assistants alone."""
 
@@ -293,8 +299,12 @@ def _with_head(found: Question) -> Question:
     for form, rest in _HEADS.begun(tokens):
         if form == ("which",) and rest[0].text in lexicon.AUXILIARIES:
             continue  # of those that were named
+        if form == ("which", "is") and rest[0].article != "the":
+            continue
         if form[0] != "give" and any(token.article == "a" for token in tokens[: len(form)]):
             continue  # a cause is not the cause
+        if _HEADS.meant(form) == (HOW_TO,) and rest[0].text in _NO_WAY:
+            continue
         is_indirect = found.is_indirect or " ".join(form) in _STATEMENT_ORDER
         return Question((*_placed(_HEADS.meant(form)), *rest), is_indirect=is_indirect)
     return found

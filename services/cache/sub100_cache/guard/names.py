@@ -28,11 +28,11 @@ NAMES: Final = words(
     italian japanese korean mexican norwegian portuguese romanian russian scottish spanish thai turkish
     ukrainian welsh monday tuesday wednesday thursday friday saturday sunday january february april june
     july september october november december christmas easter google microsoft facebook youtube netflix
-    spotify instagram linkedin whatsapp samsung toyota volkswagen bmw ibm intel nvidia sony nokia
-    android iphone ipad linux ubuntu debian javascript typescript postgresql mysql mongodb kubernetes
+    spotify instagram linkedin whatsapp samsung toyota volkswagen bmw ibm nvidia sony
+    iphone ipad linux ubuntu debian javascript typescript postgresql mysql mongodb kubernetes
     github gitlab wikipedia paypal einstein shakespeare mozart beethoven bach chopin picasso darwin
-    freud aristotle plato socrates homer dante goethe kafka tolstoy dickens hemingway napoleon hitler
-    stalin lenin churchill lincoln obama trump putin gandhi hamlet celsius fahrenheit alzheimer
+    freud aristotle plato socrates goethe kafka tolstoy dickens hemingway napoleon hitler
+    stalin lenin churchill lincoln obama putin gandhi hamlet celsius fahrenheit alzheimer
     parkinson tv uk eu dna rna fbi nasa nato usb pdf html css sql json xml csv gdp gpu cpu gps hiv api
     url vpn nba nfl mri iq ceo phd faq diy bbc cnn nhs imf uae ussr ecg adhd ptsd bmi pm am http https
     dns ssd

@@ -38,7 +38,13 @@ _LONGEST_AGENT: Final = 6
 _NORMAL: Final = words("normal okay ok legal illegal safe bad dangerous common weird")
 _CONSUMED: Final = words("eat drink consume reheat freeze refreeze microwave")
 _WORTH: Final = words("buying visiting watching reading seeing learning")
-_NO_THING: Final = words("it not that this there and or")
+_NO_THING: Final = words(
+    """
+    it not that this there and or only just even mostly all any some most many few both every no nothing
+    everything anything
+    """
+)
+"""Where one of these stands, or a number, what is judged is no mere thing."""
 
 PRONOUNS: Final = words("i you he she it we they me him her us them this that")
 _TELLING: Final = words("give tell show list name state provide")
@@ -94,10 +100,6 @@ def as_known(tokens: tuple[Token, ...]) -> tuple[Token, ...] | None:
         named = tokens[2:] if texts[1:2] == ("me",) else tokens[1:]
         if len(named) > 1 and named[0].article == "the":
             return (Token("what", "what"), Token("is", "is"), *named)
-    if texts[0] in ("suggest", "recommend"):
-        named = tokens[2:] if texts[1:2] == ("me",) else tokens[1:]
-        if len(named) > 1 and named[0].text == "good" and named[0].article == "a":
-            return (Token("what", "what"), Token("is", "is"), *named)
     if texts[:4] == ("what", "would", "be", "good") and tokens[3].article == "a":
         return (tokens[0], Token("is", "is"), *tokens[3:])
     if texts[-1] in _LANGUAGES and len(texts) > 3 and texts[-2] == "in":
@@ -123,17 +125,21 @@ def _judged(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, .
         return (tokens[-3], Token("it", "it"), tokens[-1], tokens[-2], *tokens[:-4])
     if texts[0] == "is" and "worth" in texts[2:-1]:
         worth = texts.index("worth", 2)
-        if texts[worth + 1] in _WORTH and _NO_THING.isdisjoint(texts[1:worth]):
+        if texts[worth + 1] in _WORTH and _is_thing(texts[1:worth]):
             it = (tokens[0], Token("it", "it"), *tokens[worth : worth + 2])
             return (*it, *tokens[1:worth], *tokens[worth + 2 :])
     if texts[0] != "is" or "safe" not in texts[2:-2]:
         return None
     safe = texts.index("safe", 2)
     thing = texts[1:safe]
-    if texts[safe + 1] != "to" or texts[safe + 2] not in _CONSUMED or not _NO_THING.isdisjoint(thing):
+    if texts[safe + 1] != "to" or texts[safe + 2] not in _CONSUMED or not _is_thing(thing):
         return None
     head = (tokens[0], Token("it", "it"), *tokens[safe : safe + 3])
     return (*head, *tokens[1:safe], *tokens[safe + 3 :])
+
+
+def _is_thing(texts: Sequence[str]) -> bool:
+    return _NO_THING.isdisjoint(texts) and not any(text[0].isdigit() for text in texts)
 
 
 def _conversion(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
