@@ -226,6 +226,14 @@ Which should I do? | What should I do?
 Recommend a good film | What is a good film?
 Where is Machu Picchu? | where is machu picchu?
 Could you kindly explain entropy? | Explain entropy
+What is the price of a stamp? | How much does a stamp cost?
+How is blood filtered by the kidney? | How does the kidney filter blood?
+How should fresh basil be stored? | How should I store fresh basil?
+What does entropy mean? | Define entropy
+Where can I purchase stamps? | Where can I buy stamps?
+Why is Bob hated by Tom? | Why does Tom hate Bob?
+Price of gold | What is the cost of gold?
+How much is a haircut? | What is the price of a haircut?
 """
 
 SAME = """
@@ -235,17 +243,12 @@ Explain how a suspension bridge works. | How does a suspension bridge work?
 Hi! What's the capital of France? Thanks | what is the capital of france
 Why does a volcano erupt? | Why do volcanoes erupt?
 What is the population of Japan? | What's Japan's population?
-What is the price of a stamp? | How much does a stamp cost?
 In Excel, how do I freeze the top row? | How do I freeze the top row in Excel?
-How is blood filtered by the kidney? | How does the kidney filter blood?
-How should fresh basil be stored? | How should I store fresh basil?
 Is glass not a liquid? | Isn't glass a liquid?
-What does entropy mean? | Define entropy
 How come ice floats on water? | Why does ice float on water?
 What is 20% of 50? | What is 20 percent of 50?
 Name three rivers in Portugal | name 3 rivers in portugal
 Who is the author of Hamlet? | Who wrote Hamlet?
-Where can I purchase stamps? | Where can I buy stamps?
 Bonjour, comment enlever une tache d'encre ? | comment enlever une tache d'encre
 Quick question, how long do rabbits live? | How long do rabbits live?
 Hello, how are you? | how are you?
@@ -253,7 +256,6 @@ Rome was followed by who? | Who followed Rome?
 By who was Rome followed? | Who followed Rome?
 Hamlet was written by who? | Who wrote Hamlet?
 When was London founded by the Romans? | When did the Romans found London?
-Why is Bob hated by Tom? | Why does Tom hate Bob?
 What is the difference between a cat and a dog? | What is the difference between a dog and a cat?
 What is the distance between Rome and Paris? | What is the distance between Paris and Rome?
 How is a cat different from a dog? | How does a dog differ from a cat?
@@ -269,7 +271,6 @@ How should fresh basil be washed? | How should I wash fresh basil?
 what is capital of France | What is the capital of France?
 Is it a big river? | is it a big river
 Meaning of life | What does life mean?
-Price of gold | What is the cost of gold?
 What are the pros, and cons? | What are the pros and cons?
 Is it open at 5 PM? | is it open at 5 pm?
 HOW DO I EXPORT MY CONTACTS | How do I export my contacts?
@@ -278,7 +279,6 @@ Could you write a poem about rain? | Write a poem about rain
 Can you find the derivative of x? | Find the derivative of x
 Why does a cat purr? | Why do cats purr?
 Asking for a friend, how long do rabbits live? | How long do rabbits live?
-How much is a haircut? | What is the price of a haircut?
 """
 
 

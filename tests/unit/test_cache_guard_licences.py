@@ -31,12 +31,10 @@ Can I mix bleach and vinegar? | Can I mix vinegar and bleach?
 Can I take ibuprofen and aspirin together? | Can I take aspirin and ibuprofen together?
 Compare tea and coffee | Compare coffee with tea
 What is the main difference between frogs and toads? | What is the main difference between toads and frogs?
-What's the difference between OLED and QLED TVs? | How do QLED and OLED televisions differ?
 """,
     "particles": """
 How do I turn the alarm off? | How do I turn off the alarm?
 Can I pay my mortgage off early? | Can I pay off my mortgage early?
-how to turn off autocorrect on android | how to turn autocorrect off on android
 At what temperature does gold melt? | What temperature does gold melt at?
 Through which countries does the Danube flow? | Which countries does the Danube flow through?
 """,
@@ -53,7 +51,6 @@ How long is a hundred meters? | How long is 100 meters?
     "spellings": """
 How do I apologise to a neighbour? | How do I apologize to a neighbor?
 Is a grey wolf rare? | Is a gray wolf rare?
-How do I change a tyre? | How do I change a tire?
 """,
     "kinds": """
 How do I clean a suede shoe? | How do I clean suede shoes?
@@ -63,7 +60,6 @@ What is the purpose of a firewall? | What is the purpose of firewalls?
 tips for writing a cover letter | tips for writing cover letters
 What are the symptoms of the flu? | What are the symptoms of flu?
 What are the side effects of ibuprofen? | What are side effects of ibuprofen?
-how do i write a cover letter for a bakery job | how do i write cover letter for bakery job
 How does the stock market work for a beginner? | How does stock market work for beginner?
 how to make a cheesecake at home | how to make cheesecake at home
 """,
@@ -90,7 +86,6 @@ What's Norway's longest river? | What is the longest river in Norway?
 What gas is released by plants at night? | What gas do plants release at night?
 In which year did Hillary first climb Everest? | In which year was Everest first climbed by Hillary?
 By which company was the language first developed? | Which company first developed the language?
-For a student, is a used laptop worth buying? | Is it worth buying a used laptop for a student?
 """,
     "quotations": """
 What does the idiom "break the ice" mean? | Explain the meaning of the idiom "break the ice".
@@ -180,6 +175,7 @@ Which is safer, raw fish or meat? | Which is safer, meat or raw fish?
 Can I eat less meat and fish together? | Can I eat fish and less meat together?
 Compare cheap wine and beer | Compare beer and cheap wine
 What is the difference between a cat and guide dogs? | What is the difference between a guide and cat dogs?
+What's the difference between OLED and QLED TVs? | How do QLED and OLED televisions differ?
 """,
     "particles": """
 How do I turn on my heel? | How do I turn my heel on it?
@@ -200,6 +196,7 @@ Why do dogs throw up food? | Why do dogs throw food up?
 How do cows bring up food? | How do cows bring food up?
 How do I take my kids out? | How do I take out my kids?
 How do I hold my baby up? | How do I hold up my baby?
+how to turn off autocorrect on android | how to turn autocorrect off on android
 """,
     "abbreviations": """
 What is a vat? | What is a value added tax?
@@ -239,6 +236,7 @@ What is the contour? | What is the contor?
 Who prises it? | Who prizes it?
 What is a draught? | What is a draft?
 What is a kerb? | What is a curb?
+How do I change a tyre? | How do I change a tire?
 """,
     "kinds": """
 How do I clean a window? | How do I clean Windows?
@@ -267,6 +265,7 @@ How do I wash a hand? | How do I wash hands?
 Do I need a visa? | Do I need Visa?
 How do I open jar? | How do I open a jar?
 how do i install lamp | how do i install a lamp
+how do i write a cover letter for a bakery job | how do i write cover letter for bakery job
 """,
     "gerunds and anybody": """
 instructions for washing machines | instructions to wash machines
@@ -309,6 +308,7 @@ Is it not worth buying a car? | Is it worth not buying a car?
 Is the money worth seeing her? | Is it worth seeing her money?
 Is a car worth it? | Is it worth a car?
 Can I ask how long rabbits live? | How long do rabbits live?
+For a student, is a used laptop worth buying? | Is it worth buying a used laptop for a student?
 """,
     "quotations": """
 What does "Cat" mean? | What does "cat" mean?

@@ -18,7 +18,7 @@ _BETTER: Final = words(
     """
 )
 _ALIKE: Final = words("same related similar different identical interchangeable equivalent equal")
-_MIXED: Final = words("mix combine blend")
+_MIXED: Final = words("mix blend")
 _TOGETHER: Final = words("take eat use drink wear plant wash store")
 
 _JOINTS: Final = words("between from or and as compare")
@@ -197,6 +197,4 @@ def _sorted(left: Sequence[Token], right: Sequence[Token], joint: str = "and") -
 
 def _difference_of(left: Sequence[Token], right: Sequence[Token]) -> tuple[Token, ...]:
     head = (Token("what", "what"), Token("is", "is"), Token("difference", "", "the"), Token("between", ""))
-    if len(left) == 1 and len(right) == 2 and right[1].text.endswith("s") and not right[0].article:
-        return (*head, *_sorted(left, right[:1]), right[1])  # OLED and QLED screens
     return (*head, *_sorted(left, right))

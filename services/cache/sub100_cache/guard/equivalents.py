@@ -16,7 +16,7 @@ AGREEMENT: Final = {"does": "do", "are": "is", "were": "was", "has": "have"}
 UNITS: Final = stored("units")
 """Short forms count only after a number, and as they are written: a gram and a pound are other things too."""
 
-NOT_ONLY_UNITS: Final = frozenset({"seconds", "minute", "hour", "foot", "yard", "ounce"})
+NOT_ONLY_UNITS: Final = frozenset({"seconds", "minute", "hour", "yard", "ounce"})
 
 _TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _ONES: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

@@ -18,7 +18,8 @@ from .wordlists import by_first_word, rows_of, words
 
 HOW_TO: Final = "<how-to>"
 MEANING: Final = "<meaning>"
-PRICE: Final = "<price>"
+DEFINITION: Final = "<definition>"
+COST: Final = "<cost>"
 CAUSE: Final = "<cause>"
 
 
@@ -108,14 +109,6 @@ _TEXTS: Final = words(
     overview introduction derivative integral equation sum average area volume root roots
     """
 )
-_MEASURES: Final = words(
-    """
-    dose cup spoon tablespoon teaspoon pinch portion serving unit dash shot glass pint gallon quart ounce
-    pound gram kilogram liter mile kilometer meter acre stone ton tonne dozen bit lot teaspoonful handful
-    """
-)
-"""Of which ``how much is`` may ask what it amounts to."""
-
 _TELLING: Final = words("tell know determine")
 _WRITTEN: Final = words("write draft compose create generate")
 _FARTHEST_IF: Final = 6
@@ -265,10 +258,10 @@ def _with_head(found: Question) -> Question:
     if texts[:2] == ("what", "do") and texts[-1] == "mean" and len(texts) > 3 and texts[2] not in PRONOUNS:
         return Question((Token(MEANING, ""), *tokens[2:-1]))
     if texts[:1] == ("define",) and 2 <= len(texts) <= 4:
-        return Question((Token(MEANING, ""), *tokens[1:]))
+        return Question((Token(DEFINITION, ""), *tokens[1:]))
     if texts[:3] == ("how", "much", "do") and "cost" in texts[3:]:
         cost = texts.index("cost")
-        return Question((Token(PRICE, ""), *tokens[3:cost], *tokens[cost + 1 :]))
+        return Question((Token(COST, ""), *tokens[3:cost], *tokens[cost + 1 :]))
     if texts[:3] == ("how", "much", "do") and texts[-1] == "weigh" and len(texts) > 4:
         return Question((*_placed(("what", "is", "the", "weight", "of")), *tokens[3:-1]))
     stands_for = texts[:2] == ("what", "do") and texts[-2:] == ("stand", "for")
@@ -277,8 +270,6 @@ def _with_head(found: Question) -> Question:
         return Question((Token("<stands-for>", ""), *tokens[2:-2]))
     if texts[0] in ("list", "name") and len(texts) > 2 and texts[1][:1].isdigit():
         return Question((Token("name", ""), *tokens[1:]))
-    if texts[:3] == ("how", "much", "is") and len(texts) > 3 and texts[3] not in _MEASURES:
-        return Question((Token(PRICE, ""), *tokens[3:]))
     if texts[:2] == ("why", "do") and texts[-1] == "happen" and len(texts) > 3:
         return Question((Token(CAUSE, ""), *tokens[2:-1]))
     if (active := active_form(tokens)) is not None:

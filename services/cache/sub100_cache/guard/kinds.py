@@ -20,7 +20,7 @@ _COUNTABLE: Final = _NOUNS["countable"]
 _DISHES: Final = _NOUNS["dishes"]
 _UNIQUE: Final = _NOUNS["unique"]
 _UNIQUE_PAIRS: Final = frozenset(
-    {("stock", "market"), ("solar", "system"), ("immune", "system"), ("big", "bang")}
+    {("stock", "market"), ("solar", "system"), ("immune", "system")}
 )
 _COUNTED: Final = words(
     """
@@ -36,7 +36,8 @@ _OTHERWISE_MANY: Final = words(
     blind brace cloth spirit ash security liberty humanity height rapid game future right stock
     proceed ruin wood fund mark nut effect green blue check draft dart card bowl pool shingle hive
     cramp bend boil sweat chill contact trainer pump slack brief boxer jean odd pain minute glass
-    look wit bearing token tongue mass bond draught
+    look wit bearing token tongue mass bond draught crab side chip heel stake bang asset pile stitch graphic
+    mechanic turn drug period wife string capital
     """
 )
 """Several of them may be something else: customs, arms, hives."""
@@ -145,7 +146,7 @@ def _is_generic(singular: Sequence[Token], plural: Sequence[Token], place: int) 
             break
     else:
         return False
-    if plural[start].article:
+    if plural[start].article or any(token.text in ("have", "had") for token in plural[:place]):
         return False
     for end in range(place, min(len(singular), start + _MAX_NOUN)):
         one, many = singular[end], plural[end]

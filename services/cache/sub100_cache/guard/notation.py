@@ -16,7 +16,7 @@ _DAY_FIRST: Final = re.compile(rf"\b{_DAY} (?:of )?({_MONTH})(?:(?:, ?| )(\d{{4}
 _HOUR: Final = re.compile(r"(?<![\d:.])(1[01]|[1-9])(?::([0-5]\d))? ?([ap])\.?m\b\.?", re.IGNORECASE)
 _DEGREES: Final = re.compile(r"(?<=\d) ?° ?([CF])\b")
 _EURO: Final = re.compile(r"€ ?(\d+(?:[.,]\d+)*)(?![\w.,]*\d)|(?<![\w.,])(\d+(?:[.,]\d+)*) ?€")
-_EUROS: Final = re.compile(r"(?<=\d) (?:euros?|EUR)\b", re.IGNORECASE)
+_EUROS: Final = re.compile(r"(?<=\d) (?:euros?|EUR)\b")
 _OF_NOTATION: Final = re.compile(
     rf"\b(?:{'|'.join(sorted(WORD_TALK))}|formats?|formatted|notation|written|style|comma|symbol|sign|abbreviat\w+"
     r"|military|24.hour|12.hour|american|british|regex)\b|\"",

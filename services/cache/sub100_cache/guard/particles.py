@@ -33,6 +33,10 @@ _SWITCHED: Final = words(
 )
 """What ``turn on`` means no turning upon."""
 
+_WAYS: Final = words("road highway motorway street window door hill cliff stairs tower chimney driveway")
+"""Which one turns off, or looks out of."""
+
+_OWN: Final = words("my your his its our their")
 _BEHIND: Final = words(
     "early quickly completely now today again first safely properly permanently remotely there"
 )
@@ -87,6 +91,6 @@ def _is_end(tokens: Sequence[Token], place: int) -> bool:
 def _is_object(between: Sequence[Token], particle: str) -> bool:
     """Pronouns have one place alone; of people a verb may say something else there."""
     texts = {token.text for token in between}
-    if texts & (_PRONOUNS | _PEOPLE):
+    if texts & (_PRONOUNS | _PEOPLE | _WAYS) or not (between[0].article or between[0].text in _OWN):
         return False
     return particle != "on" or bool(texts & _SWITCHED)

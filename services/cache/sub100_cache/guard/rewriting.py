@@ -19,8 +19,7 @@ _LANGUAGES: Final = words(
 )
 _HANDLED: Final = words(
     """
-    pronounced spelled cooked baked boiled fried grilled roasted stored cleaned washed measured calculated
-    computed installed brewed sharpened folded peeled sliced chopped marinated seasoned ironed
+    pronounced spelled cooked baked boiled fried grilled roasted cleaned washed installed brewed sharpened folded peeled sliced chopped marinated seasoned ironed
     configured
     """
 )
@@ -46,12 +45,21 @@ _NO_THING: Final = words(
 )
 """Where one of these stands, or a number, what is judged is no mere thing."""
 
+_PROGRAMS: Final = words(
+    """
+    excel python java javascript typescript rust ruby c++ c# php sql postgresql mysql html css git bash linux
+    windows photoshop powerpoint gmail outlook
+    """
+)
+_WAYS: Final = frozenset({("how", "do", "i"), ("how", "can", "i")})
+
 PRONOUNS: Final = words("i you he she it we they me him her us them this that")
-_TELLING: Final = words("give tell show list name state provide")
+_TELLING: Final = words("give tell name state provide")
 
 
 def with_front_last(tokens: list[Token]) -> tuple[Token, ...]:
-    """``In Excel, how do I ...`` asks ``How do I ... in Excel``: a fronted clause goes to the end."""
+    """``In Excel, how do I ...`` asks ``How do I ... in Excel``; of other clauses the verb that they are of may
+    change with their place (``in Vietnam, why did people protest the war``)."""
     texts = _texts(tokens)
     asking = lexicon.WH_WORDS | lexicon.AUXILIARIES
     if not texts or texts.count(",") > 1:
@@ -59,23 +67,24 @@ def with_front_last(tokens: list[Token]) -> tuple[Token, ...]:
     if "," in texts:
         comma = texts.index(",")
         front, rest = tokens[:comma], tokens[comma + 1 :]
-        if texts[0] in lexicon.CLAUSE_OPENERS and rest and rest[0].text in asking and len(front) > 1:
+        if _is_in_program(texts[:comma]) and _texts(rest[:3]) in _WAYS:
             return (*rest, *front)
         if rest and rest[0].text in lexicon.CLAUSE_OPENERS and texts[0] in asking:
             return (*front, *rest)
         return tuple(tokens)
-    if texts[0] in lexicon.CLAUSE_OPENERS:
-        for place in range(2, len(texts) - 2):
-            if texts[place] in lexicon.WH_WORDS:
-                is_question = texts[place + 1] in lexicon.AUXILIARIES
-                return (*tokens[place:], *tokens[:place]) if is_question else tuple(tokens)
+    if _is_in_program(texts[:2]) and texts[2:5] in _WAYS:
+        return (*tokens[2:], *tokens[:2])
     return tuple(tokens)
+
+
+def _is_in_program(texts: Sequence[str]) -> bool:
+    return len(texts) == 2 and texts[0] == "in" and texts[1] in _PROGRAMS
 
 
 def active_form(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], int] | None:
     """The active of a passive, and the place of the participle in it, which stands for another form:
 
-    ``how is X filtered by Y`` -> ``how do Y filter X``; ``how should X be stored`` -> ``how should i store
+    ``when was X founded by Y`` -> ``when did Y found X``; ``how should X be washed`` -> ``how should i wash
     X``;
     ``how is X pronounced`` -> ``how do you pronounce X``;
     ``X was written by who`` and ``by who was X written`` -> ``who wrote X``."""
@@ -210,7 +219,7 @@ def _done_by(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[T
         return None
     place = places[0]
     auxiliary = "do" if texts[1] == "is" else "did"
-    if texts[place + 1 :][:1] == ("by",) and len(texts) > place + 2:
+    if texts[place + 1 :][:1] == ("by",) and len(texts) > place + 2 and texts[place] in _OF_AGENTS:
         agent = tokens[place + 2 :]
         active = (tokens[0], Token(auxiliary, auxiliary), *agent, tokens[place], *tokens[2:place])
         return active, 2 + len(agent)

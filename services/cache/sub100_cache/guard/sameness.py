@@ -13,9 +13,11 @@ from .wordlists import words
 _CONNECTIVES: Final = (lexicon.CLAUSE_OPENERS | {"and", "or", "but"}) - {"to"}
 _ADVERBS: Final = words(
     """
-    to if that all every each any some no only always ever never often and or but even still also
+    everyone everybody everything anyone anybody most many both few people to if that all every each any some no only always ever never often and or but even still also
     """
 )
+_MOVABLE: Final = lexicon.AUXILIARIES - {"can", "could", "may", "should"}
+"""Behind the others ``not`` may say what is allowed to be left: ``can I not wear a helmet``."""
 
 
 def is_same(one: Question, other: Question) -> bool:
@@ -109,7 +111,7 @@ def _has_not_moved(left: Sequence[Token], right: Sequence[Token]) -> bool:
         first == last
         or not 1 <= first <= 3
         or last - first > 4
-        or early[first - 1] not in lexicon.AUXILIARIES
+        or early[first - 1] not in _MOVABLE
     ):
         return False
     if set(early[first + 1 : last + 1]) & _ADVERBS:
