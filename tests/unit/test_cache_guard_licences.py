@@ -114,8 +114,6 @@ How much time does it take to fly to Mars? | How long does it take to fly to Mar
 """,
     "abroad": """
 ¿Me podrías decir, por favor, cuántos huesos tiene el cuerpo humano? | ¿Cuántos huesos tiene el cuerpo humano?
-Wenn der Strom ausfällt, was mache ich dann? | Was mache ich dann, wenn der Strom ausfällt?
-Après la cuisson, comment garder les pâtes ? | Comment garder les pâtes après la cuisson ?
 Nenne mir fünf bekannte deutsche Komponisten | Nenne mir 5 bekannte deutsche Komponisten
 Quels sont les six pays les plus peuplés ? | Quels sont les 6 pays les plus peuplés ?
 Wie geht's mit der Scheidung weiter? | Wie geht es mit der Scheidung weiter?
@@ -371,6 +369,8 @@ Nenne mir fünf Komponisten | Nenne mir 6 Komponisten
 Comment dit-on cinq en allemand ? | Comment dit-on 5 en allemand ?
 Trinkt er in Maßen? | Trinkt er in Massen?
 Antes de comer, ¿qué bebo? | ¿Qué bebo después de comer?
+Wenn der Strom ausfällt, was mache ich dann? | Was mache ich dann, wenn der Strom ausfällt?
+Après la cuisson, comment garder les pâtes ? | Comment garder les pâtes après la cuisson ?
 """,
 }
 

@@ -1,10 +1,8 @@
-"""Questions in other languages than English: word for word, but for how somebody asks to be told, a clause
-that may stand first or last, and the small numbers."""
+"""Questions in other languages than English: word for word, but for how somebody asks to be told, and
+the small numbers."""
 
 from collections.abc import Sequence
 from typing import Final
-
-import msgspec
 
 from .courtesy import TALK_ABROAD
 from .lexicon import CASE_MATTERS, CASE_MATTERS_ABROAD, WORD_TALK
@@ -51,17 +49,12 @@ _QUESTION_WORDS: Final = words(
     combien quel quelle quels quelles qui wer wie wo wann warum was welche welcher welches
     """
 )
-_OPENERS: Final = words(
-    """
-    wenn falls bevor nachdem obwohl si lorsque cuando aunque après avant pendant dans en después antes durante
-    """
-)
 _BEFORE_ES: Final = words("geht gibt ist war wird läuft")
 
 
 def canonical_abroad(tokens: Sequence[Token]) -> tuple[Token, ...]:
     """``tokens`` have no courtesies around them."""
-    found = _with_clause_last(_without_asking(list(tokens)))
+    found = _without_asking(list(tokens))
     if {token.text for token in found} & (TALK_ABROAD | WORD_TALK):
         return tuple(tokens)
     return tuple(_word(found, place) for place in range(len(found)))
@@ -91,21 +84,6 @@ def _without_asking(tokens: list[Token]) -> list[Token]:
             rest = rest[1:]
         return tokens[-len(rest) :] if len(rest) > 2 and rest[0] in _QUESTION_WORDS else tokens
     return tokens
-
-
-def _with_clause_last(tokens: list[Token]) -> list[Token]:
-    """``wenn ..., was ...`` and ``was ..., wenn ...``: ``was ... wenn ...``."""
-    texts = [token.text for token in tokens]
-    if texts.count(",") != 1:
-        return tokens
-    comma = texts.index(",")
-    front, rest = tokens[:comma], tokens[comma + 1 :]
-    if len(front) < 2 or len(rest) < 2:
-        return tokens
-    if texts[0] in _OPENERS:
-        opener = msgspec.structs.replace(front[0], raw=front[0].text)
-        return [*rest, opener, *front[1:]]
-    return [*front, *rest] if rest[0].text in _OPENERS else tokens
 
 
 def _word(tokens: Sequence[Token], place: int) -> Token:

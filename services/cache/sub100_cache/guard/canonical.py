@@ -49,7 +49,7 @@ def canonical(tokens: Sequence[Token], *, names_wording: bool) -> list[Token]:
     """English ``tokens`` in the form that ``frames`` and ``sameness`` compare."""
     found = without_courtesy(_with_articles(_without_shouting(tokens)), names_wording=names_wording)
     others = frozenset(token.text for token in found)
-    if names_wording or others & (lexicon.WORD_TALK | _TITLED):  # what "purchase" means is not what "buy" means
+    if names_wording or others & (lexicon.WORD_TALK | _TITLED):  # what a couch is called
         return [msgspec.structs.replace(token, text=_spoken_of(token)) for token in found]
     mapped = [_written(token, _word(token, others)) for token in found]
     return _with_phrases(_with_numbers(mapped))

@@ -60,7 +60,7 @@ _MANNERS: Final = words(
 _NAMED: Final = frozenset(
     word for word in (*_GREETINGS, *_TRAILING, "sorry", "excuse") if len(word) > 1
 ) - words(
-    "if when would any i have just asking best kind good hope dear muchas muchos por per vielen much guten"
+    "would any i have just asking best kind good hope dear muchas muchos por per vielen much guten"
 )
 """Where one is left, courtesies may be what is asked about."""
 

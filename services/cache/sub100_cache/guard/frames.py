@@ -20,7 +20,6 @@ HOW_TO: Final = "<how-to>"
 MEANING: Final = "<meaning>"
 DEFINITION: Final = "<definition>"
 COST: Final = "<cost>"
-CAUSE: Final = "<cause>"
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -143,8 +142,8 @@ def _texts(tokens: Sequence[Token]) -> tuple[str, ...]:
 def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
     """Also whether what is left stands in the order of a statement."""
     tokens = asked
-    for _, rest in _REQUESTS.begun(tokens):
-        if rest[0].text in lexicon.IMPERATIVES and not _may_ask_ability(rest):
+    for form, rest in _REQUESTS.begun(tokens):
+        if rest[0].text in lexicon.IMPERATIVES and (form[0] == "i" or not _may_ask_ability(rest)):
             tokens = rest
             break
     for form, rest in _INDIRECT.begun(tokens):
@@ -270,8 +269,6 @@ def _with_head(found: Question) -> Question:
         return Question((Token("<stands-for>", ""), *tokens[2:-2]))
     if texts[0] in ("list", "name") and len(texts) > 2 and texts[1][:1].isdigit():
         return Question((Token("name", ""), *tokens[1:]))
-    if texts[:2] == ("why", "do") and texts[-1] == "happen" and len(texts) > 3:
-        return Question((Token(CAUSE, ""), *tokens[2:-1]))
     if (active := active_form(tokens)) is not None:
         asked = (Token("what", "what"), *active[0][1:]) if active[0][0].text == "which" else active[0]
         return Question(asked, verb=active[1])

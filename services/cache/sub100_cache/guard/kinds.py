@@ -19,9 +19,7 @@ _COUNTABLE: Final = _NOUNS["countable"]
 
 _DISHES: Final = _NOUNS["dishes"]
 _UNIQUE: Final = _NOUNS["unique"]
-_UNIQUE_PAIRS: Final = frozenset(
-    {("stock", "market"), ("solar", "system"), ("immune", "system")}
-)
+_UNIQUE_PAIRS: Final = frozenset({("stock", "market"), ("solar", "system"), ("immune", "system")})
 _COUNTED: Final = words(
     """
     pill tablet capsule dose drink beer glass shot cup spoon time day week month year hour minute second

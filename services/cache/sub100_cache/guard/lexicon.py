@@ -24,8 +24,8 @@ WORD_TALK: Final = words(
     definition define synonym synonyms etymology english french spanish german italian japanese chinese
     korean portuguese russian latin arabic hindi thai turkish dutch greek polish swedish hebrew vietnamese
     tense past participle conjugate conjugation verb noun adjective adverb preposition conjunction pronoun
-    plural singular regular irregular formal informal slang offensive origin term terms speech opposite british
-    american americans
+    plural singular regular irregular formal informal slang offensive origin term terms speech opposite
+    british american americans
     """
 )
 """Where one of these stands, ``please`` may be what is asked about."""

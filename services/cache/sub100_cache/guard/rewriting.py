@@ -19,8 +19,8 @@ _LANGUAGES: Final = words(
 )
 _HANDLED: Final = words(
     """
-    pronounced spelled cooked baked boiled fried grilled roasted cleaned washed installed brewed sharpened folded peeled sliced chopped marinated seasoned ironed
-    configured
+    pronounced spelled cooked baked boiled fried grilled roasted cleaned washed installed brewed sharpened
+    folded peeled sliced chopped marinated seasoned ironed configured
     """
 )
 """What whoever asks may do as well as anybody: who judges, dismisses or regards is part of the question."""
@@ -58,8 +58,8 @@ _TELLING: Final = words("give tell name state provide")
 
 
 def with_front_last(tokens: list[Token]) -> tuple[Token, ...]:
-    """``In Excel, how do I ...`` asks ``How do I ... in Excel``; of other clauses the verb that they are of may
-    change with their place (``in Vietnam, why did people protest the war``)."""
+    """``In Excel, how do I ...`` asks ``How do I ... in Excel``; other clauses may belong to
+    another verb there (``in Vietnam, why did people protest the war``)."""
     texts = _texts(tokens)
     asking = lexicon.WH_WORDS | lexicon.AUXILIARIES
     if not texts or texts.count(",") > 1:
@@ -91,7 +91,9 @@ def active_form(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], int] | No
     texts = _texts(tokens)
     if len(texts) < 4:
         return None
-    if texts[-2:] == ("by", "who") or (texts[0] == "by" and texts[1] in ("who", "which", "what")):
+    if texts[-2:] in (("by", "who"), ("by", "whom")) or (
+        texts[0] == "by" and texts[1] in ("who", "whom", "which", "what")
+    ):
         return _by_whom(tokens, texts)
     if texts[0] == "how" and texts[1] in ("should", "can"):
         return _be_done(tokens, texts, 2)
@@ -175,6 +177,8 @@ def _by_whom(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[T
         if len(places) != 1 or places[0] != len(texts) - 4 or not may_be_participle(texts[-3]):
             return None
         agent, thing, verb = tokens[-1:], tokens[: places[0]], tokens[-3]
+    if agent[0].text == "whom":
+        agent = (Token("who", "who"), *agent[1:])
     return ((*agent, verb, *thing), len(agent)) if thing else None
 
 

@@ -13,10 +13,11 @@ from .wordlists import words
 _CONNECTIVES: Final = (lexicon.CLAUSE_OPENERS | {"and", "or", "but"}) - {"to"}
 _ADVERBS: Final = words(
     """
-    everyone everybody everything anyone anybody most many both few people to if that all every each any some no only always ever never often and or but even still also
+    everyone everybody everything anyone anybody most many both few people to if that all every each any
+    some no only always ever never often and or but even still also
     """
 )
-_MOVABLE: Final = lexicon.AUXILIARIES - {"can", "could", "may", "should"}
+_MOVABLE: Final = lexicon.AUXILIARIES - {"can", "could", "may", "must", "should"}
 """Behind the others ``not`` may say what is allowed to be left: ``can I not wear a helmet``."""
 
 
@@ -107,12 +108,7 @@ def _has_not_moved(left: Sequence[Token], right: Sequence[Token]) -> bool:
         return False
     first, last = sorted((a.index("not"), b.index("not")))
     early = a if a.index("not") == first else b
-    if (
-        first == last
-        or not 1 <= first <= 3
-        or last - first > 4
-        or early[first - 1] not in _MOVABLE
-    ):
+    if first == last or not 1 <= first <= 3 or last - first > 4 or early[first - 1] not in _MOVABLE:
         return False
     if set(early[first + 1 : last + 1]) & _ADVERBS:
         return False
