@@ -24,6 +24,7 @@ FILES: Final = (
     "edits",
     "domains",
     "lookalikes",
+    "adversary",
 )
 
 

@@ -59,9 +59,7 @@ _MANNERS: Final = words(
 )
 _NAMED: Final = frozenset(
     word for word in (*_GREETINGS, *_TRAILING, "sorry", "excuse") if len(word) > 1
-) - words(
-    "would any i have just asking best kind good hope dear muchas muchos por per vielen much guten"
-)
+) - words("would any i have just asking best kind good hope dear muchas muchos por per vielen much guten")
 """Where one is left, courtesies may be what is asked about."""
 
 _PLEASE: Final = by_first_word({("please",), ("pls",), ("plz",), ("kindly",)})
