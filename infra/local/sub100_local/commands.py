@@ -166,8 +166,9 @@ async def _ready(directories: Directories, stack: Stack, names: list[str], say: 
 
 
 async def _watch(directories: Directories, say: Say) -> None:
-    """Tell of restarts and of programs that gave up, until cancelled or until all was stopped elsewhere; raises
-    Failure if the runner dies."""
+    """Tell of restarts and of programs that gave up, until cancelled or until all was stopped elsewhere.
+
+    Raises Failure if the runner dies."""
     runner = Runner(directories.socket)
     vigil = Vigil()
     while True:
