@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(uses_containers(), reason="nodes of a cluster mu
 
 SCOPE = hashlib.sha256(b"a scope").digest()
 TENANTS = [f"tenant-{number}" for number in range(8)]
-STORED, SAME = "Is it safe to take ibuprofen with milk?", "Hi, is it safe to take ibuprofen with milk?"
+STORED, SAME = "Is it safe to take ibuprofen with milk?", "is it safe to take ibuprofen with milk"
 SLACK_MS = 700.0
 """What this machine may add; whoever waited for a dead node would take a second."""
 OPPOSITE = "Is it not safe to take ibuprofen with milk?"

@@ -106,12 +106,17 @@ async def test_cache_leaves_the_semantic_tier_alone_when_no_scope_is_given(clien
 
 
 async def test_cache_heeds_the_threshold_of_the_lookup(client: Client) -> None:
-    await client.stored(digest(STORED), scope=SCOPE, question=STORED)
+    """The guard lets both through; their cosine is 0.97."""
+    one, several = "Can I freeze a cooked potato?", "Can I freeze cooked potatoes?"
+    await client.stored(digest(one), scope=SCOPE, question=one)
 
-    reply = await client.look_up(digest(SAME), scope=SCOPE, question=SAME, threshold=0.9999)
-
+    reply = await client.look_up(digest(several), scope=SCOPE, question=several, threshold=0.99)
     assert isinstance(reply, CacheMiss)
     assert reply.near is None
+
+    reply = await client.look_up(digest(several), scope=SCOPE, question=several, threshold=0.96)
+    assert isinstance(reply, CacheHit)
+    assert 0.96 < reply.similarity < 0.99
 
 
 async def test_cache_misses_an_answer_older_than_the_lookup_takes(client: Client) -> None:
