@@ -6,8 +6,10 @@ subject, and by ``tenant``, which is part of every cache key.
 
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+from tests.integration.worker_fleet import Fleet, Ingress
 from tests.servers import Server, nats_server, redis_server
 
 from sub100_shared.bus import Bus
@@ -55,3 +57,18 @@ async def bus(nats_server: Server) -> AsyncIterator[Bus]:
     connection = await Bus.connect(nats_server.url, name="test")
     yield connection
     await connection.close(2)
+
+
+@pytest.fixture
+async def fleet(bus: Bus, region: str, nats_server: Server, tmp_path: Path) -> AsyncIterator[Fleet]:
+    workers = Fleet(bus, region, nats_server.url, tmp_path)
+    await workers.listen()
+    yield workers
+    await workers.close()
+
+
+@pytest.fixture
+async def ingress(bus: Bus, region: str) -> Ingress:
+    own = Ingress(bus, region)
+    await own.start()
+    return own

@@ -5,8 +5,6 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from tests.integration.scheduler_service import Asker, running_scheduler
@@ -20,14 +18,6 @@ from sub100_proto.placement import Placement, Rejected
 from sub100_shared.bus import Bus, Incoming
 
 IN_PLACE = {"SIM_REVISION": "76543210fedc"}
-
-
-@pytest.fixture
-async def fleet(bus: Bus, region: str, nats_server: Server, tmp_path: Path) -> AsyncIterator[Fleet]:
-    workers = Fleet(bus, region, nats_server.url, tmp_path)
-    await workers.listen()
-    yield workers
-    await workers.close()
 
 
 class Statuses:

@@ -2,12 +2,9 @@
 processes on a real NATS, beside a real scheduler; what is to fail is led to addresses where nobody is."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import msgspec
-import pytest
 from tests.integration.scheduler_service import Asker, eventually, running_scheduler
 from tests.integration.worker_fleet import MODEL, Fleet, Ingress, Worker
 from tests.patience import PATIENCE_S
@@ -20,21 +17,6 @@ from sub100_shared.bus import Bus
 
 AFTER_S = 0.5
 NOBODY = ("127.0.0.1:1", "127.0.0.1:2")
-
-
-@pytest.fixture
-async def fleet(bus: Bus, region: str, nats_server: Server, tmp_path: Path) -> AsyncIterator[Fleet]:
-    workers = Fleet(bus, region, nats_server.url, tmp_path)
-    await workers.listen()
-    yield workers
-    await workers.close()
-
-
-@pytest.fixture
-async def ingress(bus: Bus, region: str) -> Ingress:
-    own = Ingress(bus, region)
-    await own.start()
-    return own
 
 
 class Pair:

@@ -1,37 +1,18 @@
 """Prefill and decode as processes on a real NATS: claims, hand-over, streams, control."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from tests.integration.worker_fleet import BLOCK_SIZE, Fleet, Ingress
-from tests.servers import Server
 
 from sub100_proto import blocks, codec, subjects, tokens
 from sub100_proto.fleet import KvEvents, Limits
 from sub100_proto.jobs import Accepted, Busy, ReleaseKv, Resend
 from sub100_proto.stream import Tokens
-from sub100_shared.bus import Bus, Incoming
+from sub100_shared.bus import Incoming
 from sub100_shared.errors import http_status
 
 SLOW = {"SIM_DELAY_MS": "15"}
-
-
-@pytest.fixture
-async def fleet(bus: Bus, region: str, nats_server: Server, tmp_path: Path) -> AsyncIterator[Fleet]:
-    workers = Fleet(bus, region, nats_server.url, tmp_path)
-    await workers.listen()
-    yield workers
-    await workers.close()
-
-
-@pytest.fixture
-async def ingress(bus: Bus, region: str) -> Ingress:
-    own = Ingress(bus, region)
-    await own.start()
-    return own
 
 
 def prompt(num_tokens: int, start: int = 5) -> list[int]:

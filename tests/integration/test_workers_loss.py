@@ -6,7 +6,6 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 from tests.integration.worker_fleet import Attempt, Fleet, Ingress, Worker
 from tests.patience import NUM_TRIES, PATIENCE_S
 from tests.servers import Server
@@ -16,21 +15,6 @@ from sub100_proto.jobs import Accepted, Busy, Resend
 from sub100_shared.bus import Bus
 
 SLOW = {"SIM_DELAY_MS": "15"}
-
-
-@pytest.fixture
-async def fleet(bus: Bus, region: str, nats_server: Server, tmp_path: Path) -> AsyncIterator[Fleet]:
-    workers = Fleet(bus, region, nats_server.url, tmp_path)
-    await workers.listen()
-    yield workers
-    await workers.close()
-
-
-@pytest.fixture
-async def ingress(bus: Bus, region: str) -> Ingress:
-    own = Ingress(bus, region)
-    await own.start()
-    return own
 
 
 def prompt(num_tokens: int) -> list[int]:

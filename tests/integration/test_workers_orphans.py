@@ -1,25 +1,13 @@
 """Jobs whose ingress is gone: nobody waits for them, so workers end them and free what they hold."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from tests.integration.worker_fleet import Fleet, Ingress
-from tests.servers import Server
 
 from sub100_proto import codec, subjects
 from sub100_proto.fleet import ServiceStatus, State
 from sub100_shared.bus import Bus
 
 PROMPT = [5 + 3 * i for i in range(100)]
-
-
-@pytest.fixture
-async def fleet(bus: Bus, region: str, nats_server: Server, tmp_path: Path) -> AsyncIterator[Fleet]:
-    workers = Fleet(bus, region, nats_server.url, tmp_path)
-    await workers.listen()
-    yield workers
-    await workers.close()
 
 
 async def say(ingress: Ingress, state: State) -> None:
