@@ -27,6 +27,7 @@ from sub100_engine.api import KvChange
 from sub100_engine.vllm.puller import Peers
 from sub100_engine.vllm.runtime_dir import sweep
 from sub100_engine.worker.engine_watch import EngineWatch
+from sub100_engine.worker.shell import HEARTBEAT_S
 from sub100_proto import blocks, tokens
 from sub100_proto.kv import KvHandle
 from sub100_shared.clock import monotonic_ms
@@ -356,7 +357,7 @@ async def test_killed_core_fails_attempts_and_tells_the_listener_once(
 
 async def test_core_that_stands_still_is_noticed_and_so_is_its_coming_back(lone: "VllmEngine") -> None:
     faults: list[str] = []
-    watch = EngineWatch(lone, monotonic_ms, faults.append)
+    watch = EngineWatch(lone, monotonic_ms, HEARTBEAT_S, faults.append)
 
     async def look(is_so: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):

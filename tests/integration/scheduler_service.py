@@ -163,6 +163,7 @@ async def running_scheduler(
     runtime = Runtime("scheduler", Common(region=region, instance=name), bus, telemetry)
     view = RegionView(
         config.rules(),
+        tick_ms=config.tick_s * 1e3,
         inflight_ttl_ms=config.inflight_ttl_s * 1e3,
         max_placements=config.max_placements,
         max_index_blocks=config.max_index_blocks,

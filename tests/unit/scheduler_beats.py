@@ -12,6 +12,7 @@ from sub100_scheduler.policy import Rules
 from sub100_scheduler.view import RegionView
 
 BLOCK = 32
+TICK_MS = 2_000.0
 RULES = Rules(
     max_queue_factor=4.0,
     decode_alone_tokens=0,
@@ -57,6 +58,7 @@ def prompt_hashes(num_tokens: int, *, seed: int, shared: int = 0) -> bytes:
 def view(*heartbeats: Heartbeat, rules: Rules = RULES, seed: int = 1, now_ms: float = 0.0) -> RegionView:
     region = RegionView(
         rules,
+        tick_ms=TICK_MS,
         inflight_ttl_ms=60_000,
         max_placements=1_000,
         max_index_blocks=1_000_000,
@@ -64,4 +66,5 @@ def view(*heartbeats: Heartbeat, rules: Rules = RULES, seed: int = 1, now_ms: fl
     )
     for heartbeat in heartbeats:
         region.on_heartbeat(heartbeat, now_ms)
+    region.tick(now_ms)
     return region

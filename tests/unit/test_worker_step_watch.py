@@ -12,7 +12,7 @@ class Engine:
     """Looked at every ``BEAT_S``; makes ``rate`` steps a second."""
 
     def __init__(self) -> None:
-        self.watch = StepWatch()
+        self.watch = StepWatch(BEAT_S)
         self.now_s = 100.0
         self.step = 0
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from sub100_proto.subjects import Role
+from sub100_shared.attendance import Attendance
 from sub100_shared.clock import Clock
 
 from .attempts import Attempt, AttemptTable
@@ -17,8 +18,6 @@ from .liveness import PING_AFTER_MS, Liveness
 from .strays import Stray, Strays
 
 _ASK_INTERVAL_MS: Final = 500.0
-_STOOD_STILL_MS: Final = 500.0
-"""A look that comes so much later than the last one: this process heard nobody in between."""
 
 Ping = Callable[[str, Role], Awaitable[None]]
 """Asks a worker for a sign of life."""
@@ -56,7 +55,7 @@ class Watchdog:
         self._stall_timeout_ms = stall_timeout_s * 1e3
         self._step_timeout_ms = step_timeout_s * 1e3
         self._interval_s = interval_s
-        self._looked_ms = clock()
+        self._attendance = Attendance(interval_s * 1e3, since_ms=clock())
         self._silent_since: dict[str, float] = {}
         self._poked: dict[str, float] = {}
         self._asked: dict[str, float] = {}
@@ -64,9 +63,8 @@ class Watchdog:
     def look(self) -> None:
         """Judge every attempt once."""
         now = self._clock()
-        if now - self._looked_ms > self._interval_s * 1e3 + _STOOD_STILL_MS:
+        if self._attendance.was_away(now):
             self._liveness.excuse()
-        self._looked_ms = now
         seen: set[str] = set()
         for attempt in self._table:
             seen.add(attempt.nonce)

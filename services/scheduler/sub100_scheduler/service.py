@@ -234,6 +234,7 @@ def build(runtime: Runtime, config: SchedulerConfig, clock: Clock) -> SchedulerS
     """The composition root of one process."""
     view = RegionView(
         config.rules(),
+        tick_ms=config.tick_s * 1e3,
         inflight_ttl_ms=config.inflight_ttl_s * 1e3,
         max_placements=config.max_placements,
         max_index_blocks=config.max_index_blocks,

@@ -7,6 +7,7 @@ from typing import Final
 
 from sub100_proto.fleet import Heartbeat
 from sub100_proto.placement import Placed, Placement, PlaceRequest, Rejected, Settled
+from sub100_shared.attendance import Attendance
 
 from .fleet import Change, Fleet
 from .inflight import InFlight
@@ -16,17 +17,18 @@ from .predictor import Predictor
 from .prefix_index import PrefixIndex
 from .workload import Workload
 
-STALL_MS: Final = 500.0
 SWEEP_ENTRIES: Final = 2_000
 
 
 class RegionView:
-    """All state that a placement depends on. Time is the caller's, in monotonic milliseconds."""
+    """All state that a placement depends on. Time is the caller's, in monotonic milliseconds; ``tick`` is
+    to be called every ``tick_ms``, or sooner."""
 
     def __init__(
         self,
         rules: Rules,
         *,
+        tick_ms: float,
         inflight_ttl_ms: float,
         max_placements: int,
         max_index_blocks: int,
@@ -34,7 +36,7 @@ class RegionView:
     ) -> None:
         self._rules = rules
         self._chance = chance
-        self._last_tick_ms: float | None = None
+        self._attendance = Attendance(tick_ms)
         self.fleet = Fleet()
         self.inflight = InFlight(ttl_ms=inflight_ttl_ms, limit=max_placements)
         self.index = PrefixIndex(max_index_blocks)
@@ -103,9 +105,7 @@ class RegionView:
 
         After a stall of this process nobody is blamed: heartbeats are still waiting to be read.
         """
-        stalled = self._last_tick_ms is not None and now_ms - self._last_tick_ms > STALL_MS
-        self._last_tick_ms = now_ms
-        if stalled:
+        if self._attendance.was_away(now_ms):
             self.fleet.excuse(now_ms)
         gone = self.fleet.lapse(now_ms)
         for worker_id in gone:

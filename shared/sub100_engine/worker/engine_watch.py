@@ -22,11 +22,13 @@ class EngineWatch:
 
     A hung engine is given a token to make: nobody else's work shows then that it is back."""
 
-    def __init__(self, engine: Engine, clock: Clock, on_change: Callable[[str], None]) -> None:
+    def __init__(
+        self, engine: Engine, clock: Clock, interval_s: float, on_change: Callable[[str], None]
+    ) -> None:
         self._engine = engine
         self._clock = clock
         self._on_change = on_change
-        self._steps = StepWatch()
+        self._steps = StepWatch(interval_s)
         self._probes = itertools.count()
 
     @property

@@ -9,14 +9,13 @@ and when this process stood still.
 from typing import Final
 
 from sub100_proto.fleet import State
+from sub100_shared.attendance import Attendance
 from sub100_shared.clock import Clock
 
 LEASE_S: Final = 5.0
 """An ingress that was off the bus for 2 s has given its streams up and re-placed them."""
 
 MAX_OWNERS: Final = 4096
-_STOOD_STILL_MS: Final = 1_000.0
-"""A look that comes so much later than it should: status messages are still waiting to be read."""
 
 
 class Owners:
@@ -25,8 +24,7 @@ class Owners:
 
     def __init__(self, clock: Clock, interval_s: float) -> None:
         self._clock = clock
-        self._max_pause_ms = interval_s * 1e3 + _STOOD_STILL_MS
-        self._looked_ms = clock()
+        self._attendance = Attendance(interval_s * 1e3, since_ms=clock())
         self._heard_ms: dict[str, float] = {}
         self._stopped: set[str] = set()
 
@@ -43,9 +41,8 @@ class Owners:
     def take_gone(self) -> list[str]:
         """Whose lease has ended since the last call; from then on they are unknown."""
         now = self._clock()
-        if now - self._looked_ms > self._max_pause_ms:
+        if self._attendance.was_away(now):
             self.excuse()
-        self._looked_ms = now
         gone = [
             events
             for events, heard_ms in self._heard_ms.items()

@@ -104,7 +104,7 @@ class WorkerShell:
         self._spans = JobSpans(runtime.telemetry, role.role, clock)
         self._metrics = JobMetrics(runtime.metrics, role.role, engine.load, lambda: len(self._claims))
         self._transfers = Transfers(health, clock, runtime.metrics, self._on_kv_fault)
-        self._watch = EngineWatch(engine, clock, self._on_engine_fault)
+        self._watch = EngineWatch(engine, clock, HEARTBEAT_S, self._on_engine_fault)
         self._handed_over: OrderedDict[str, tuple[str, KvHandle]] = OrderedDict()
         self._owners = Owners(clock, HEARTBEAT_S)
         self._disconnected_at: float | None = None

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Final
 
 from sub100_proto.fleet import Load
+from sub100_shared.attendance import Attendance
 
 MIN_STILL_S: Final = 2.0
 """A busy machine may keep a healthy core from running for a second."""
@@ -14,17 +15,16 @@ STILL_STEPS: Final = 5.0
 """As many of the longest steps of late."""
 MAX_STILL_S: Final = 8.0
 """Also the limit while something else than decoding is under way."""
-MAX_UNSEEN_S: Final = 1.0
-"""Who has not looked for so long stood still himself: what the engine told meanwhile is yet to be read."""
 _NUM_STEPS: Final = 64
 
 
 class StepWatch:
-    """Times are of one monotonic clock, in seconds."""
+    """Times are of one monotonic clock, in seconds. ``look`` is called every ``interval_s``, or sooner."""
 
-    def __init__(self) -> None:
+    def __init__(self, interval_s: float) -> None:
+        self._attendance = Attendance(interval_s * 1e3)
         self._step = 0
-        self._at_s = self._looked_s = 0.0
+        self._at_s = 0.0
         self._step_s: deque[float] = deque(maxlen=_NUM_STEPS)
         self.fault = ""
         """Why the engine is taken for hung, until it makes a step; empty while it is well."""
@@ -32,8 +32,7 @@ class StepWatch:
     def look(self, load: Load, *, only_decodes: bool, now_s: float) -> None:
         """``load`` is what the engine says of itself now; ``only_decodes``: all that runs has had a token."""
         num_steps = load.step - self._step
-        was_away = now_s - self._looked_s > MAX_UNSEEN_S
-        self._looked_s = now_s
+        was_away = self._attendance.was_away(now_s * 1e3)
         if num_steps:
             if load.num_running and not was_away:
                 self._step_s.append((now_s - self._at_s) / num_steps)
