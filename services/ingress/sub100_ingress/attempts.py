@@ -6,6 +6,7 @@ of an attempt is one coroutine, woken at most once per message: there is no task
 """
 
 import asyncio
+import enum
 import logging
 import secrets
 from collections import deque
@@ -31,9 +32,19 @@ def nonce() -> str:
     return secrets.token_urlsafe(12)
 
 
+class Reached(enum.Enum):
+    """How far a job came."""
+
+    NOBODY = enum.auto()
+    """Nobody was there to take it."""
+    A_REFUSAL = enum.auto()
+    """The worker did not take it."""
+    A_WORKER = enum.auto()
+    """It was taken, or may have been."""
+
+
 class AttemptLost(Exception):
-    """The worker will not go on with the attempt. ``elsewhere``: another worker may. ``is_refusal``: it never
-    took the job, and nothing was done. ``is_gone``: nobody was there to take it."""
+    """The worker will not go on with the attempt. ``elsewhere``: another worker may."""
 
     def __init__(
         self,
@@ -42,16 +53,19 @@ class AttemptLost(Exception):
         *,
         elsewhere: bool,
         reason: str = "",
-        is_refusal: bool = False,
-        is_gone: bool = False,
+        reached: Reached = Reached.A_WORKER,
     ) -> None:
         super().__init__(f"{worker.worker_id}: {code}")
         self.worker = worker
         self.code = code
         self.elsewhere = elsewhere
         self.reason = reason
-        self.is_refusal = is_refusal
-        self.is_gone = is_gone
+        self.reached = reached
+
+    @property
+    def is_refusal(self) -> bool:
+        """Nothing was done."""
+        return self.reached is not Reached.A_WORKER
 
 
 class Attempt:
@@ -143,7 +157,7 @@ class Attempt:
             case Accepted():
                 self.claimed = True
             case Busy(code=code):
-                self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE, is_refusal=True)
+                self.lose(code, elsewhere=code in RETRYABLE_ELSEWHERE, reached=Reached.A_REFUSAL)
 
     def lose(
         self,
@@ -151,19 +165,11 @@ class Attempt:
         *,
         elsewhere: bool = True,
         reason: str = "",
-        is_refusal: bool = False,
-        is_gone: bool = False,
+        reached: Reached = Reached.A_WORKER,
     ) -> None:
         """Nothing more will come: the reader gets AttemptLost after what has arrived."""
         if self._lost is None and not self.is_over:
-            self._lost = AttemptLost(
-                self.worker,
-                code,
-                elsewhere=elsewhere,
-                reason=reason,
-                is_refusal=is_refusal,
-                is_gone=is_gone,
-            )
+            self._lost = AttemptLost(self.worker, code, elsewhere=elsewhere, reason=reason, reached=reached)
             self._wake()
 
     def lose_unclaimed(self) -> None:
@@ -273,7 +279,7 @@ class AttemptTable:
         if attempt is None:
             return
         if msg.is_no_responders:
-            attempt.lose("worker_lost", is_refusal=True, is_gone=True)
+            attempt.lose("worker_lost", reached=Reached.NOBODY)
             return
         try:
             attempt.claim(codec.decode_claim(msg.data))
