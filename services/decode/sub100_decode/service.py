@@ -10,7 +10,7 @@ from sub100_proto.subjects import Role
 
 
 class DecodeRole:
-    """See sub100_engine.worker.shell.WorkerRole."""
+    """See sub100_engine.worker.role.WorkerRole."""
 
     role: Role = "decode"
 

@@ -13,7 +13,7 @@ NO_TOKEN: Final = 0
 
 
 class PrefillRole:
-    """See sub100_engine.worker.shell.WorkerRole."""
+    """See sub100_engine.worker.role.WorkerRole."""
 
     role: Role = "prefill"
 

@@ -8,7 +8,8 @@ from sub100_shared.lifecycle import Runtime
 
 from ..factory import create_engine
 from ..settings import EngineConfig
-from .shell import WorkerRole, WorkerShell
+from .role import WorkerRole
+from .shell import WorkerShell
 from .transfer_health import TransferHealth
 
 
