@@ -1,6 +1,7 @@
 """Messages in every form that clients send: parts, missing content, roles, unknown fields."""
 
 import secrets
+import socket
 from typing import Any
 
 import pytest
@@ -75,6 +76,20 @@ def test_media_parts_are_refused_not_fetched(stack: Stack, part: dict[str, Any])
     assert answer.status == 400
     assert answer.error["code"] == "unsupported_value"
     assert answer.error["param"] == "messages[0].content[1].type"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]", "0x7f000001"])
+@pytest.mark.parametrize("scheme", ["http", "https", "HTTP", "file", "ftp"])
+def test_image_url_reaches_no_server_of_ours(stack: Stack, scheme: str, host: str) -> None:
+    """S04: nothing is fetched, however the address is written, so nothing behind ingress can be read so."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        url = f"{scheme}://{host}:{server.getsockname()[1]}/x.png"
+        part = {"type": "image_url", "image_url": {"url": url}}
+        answer = ask(stack, [{"role": "user", "content": [*parts("a"), part]}])
+        assert (answer.status, answer.error["code"]) == (400, "unsupported_value")
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_developer_is_the_system_role(stack: Stack) -> None:
