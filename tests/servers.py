@@ -175,7 +175,11 @@ class Container:
         self._wrapped().pause()
 
     def resume(self) -> None:
-        self._wrapped().unpause()
+        """What runs is let run, as SIGCONT does."""
+        wrapped = self._wrapped()
+        wrapped.reload()
+        if wrapped.status == "paused":
+            wrapped.unpause()
 
     def close(self) -> None:
         if self._created:
