@@ -3,6 +3,11 @@
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
+
+import msgspec
+
+from sub100_proto.kv import KvHandle
 
 
 class Tampering:
@@ -71,3 +76,15 @@ class Tampering:
         if self.cut_at is not None and self.num_bytes > self.cut_at:
             sink.sendall(data[: len(data) // 2])
             raise OSError("cut")
+
+
+@contextlib.contextmanager
+def proxied(kv: KvHandle, **faults: int) -> Iterator[KvHandle]:
+    """The handle behind a faulty network."""
+    proxy = Tampering(int(kv.endpoint.rpartition(":")[2]))
+    for name, at in faults.items():
+        setattr(proxy, name, at)
+    try:
+        yield msgspec.structs.replace(kv, shm="", endpoint=proxy.endpoint)
+    finally:
+        proxy.close()

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.kv_proxy import proxied
 
 from sub100_engine.api import Engine, EngineInfo, KvChange, Output, Work
 from sub100_proto import blocks, tokens
@@ -475,6 +476,24 @@ class EngineBehaviour:
         assert neighbour.ids == await rig.expected(good, ignore_eos=True)
 
     # -- load and drain
+
+    async def test_load_while_a_pull_stalls_is_of_an_engine_that_waits_and_steps(self, rig: Rig) -> None:
+        """Nothing runs and nothing is to be computed; who watches its steps must not take it for hung."""
+        await rig.idle(rig.decode)
+        prompt = rig.prompt(40)
+        first, kv = await rig.handed_over(prompt)
+        with proxied(kv, stall_at=0) as handle:
+            stalled = Recorder(rig.work(prompt, output=[first], kv=handle))
+            rig.decode.decode(stalled.work, stalled)
+            await rig.until(lambda: rig.decode.load().kv_usage > 0)
+            before = rig.decode.load()
+            await rig.until(lambda: rig.decode.load().step >= before.step + 2)
+            during = rig.decode.load()
+            rig.decode.abort(stalled.work.attempt)
+        assert (during.num_running, during.num_waiting, during.num_waiting_tokens) == (0, 1, 0)
+        await rig.idle(rig.decode)
+        rig.prefill.release(kv)
+        await rig.idle(rig.prefill)
 
     async def test_load_counts_steps_and_running(self, rig: Rig) -> None:
         await rig.idle(rig.decode)

@@ -2,7 +2,6 @@
 that nothing was recomputed, and what it leaves behind."""
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -19,7 +18,7 @@ import pytest_asyncio
 from tests.contract.answer_shapes import assert_same_rows, rows
 from tests.contract.engine_suite import Recorder, Rig
 from tests.e2e.conftest import LEASE_S
-from tests.kv_proxy import Tampering
+from tests.kv_proxy import proxied
 from tests.patience import PATIENCE_S
 from tests.servers import shared_memory
 
@@ -50,18 +49,6 @@ def prompt_tokens(engine: Any) -> tuple[int, int, int]:
     """Computed, cached, transferred, by vLLM's own count."""
     count = engine.prompt_tokens
     return count.computed, count.cached, count.transferred
-
-
-@contextlib.contextmanager
-def proxied(kv: KvHandle, **faults: int) -> Any:
-    """The handle behind a faulty network."""
-    proxy = Tampering(int(kv.endpoint.rpartition(":")[2]))
-    for name, at in faults.items():
-        setattr(proxy, name, at)
-    try:
-        yield msgspec.structs.replace(kv, shm="", endpoint=proxy.endpoint)
-    finally:
-        proxy.close()
 
 
 # -- the right answer
@@ -355,7 +342,11 @@ async def test_killed_core_fails_attempts_and_tells_the_listener_once(
     assert os.listdir(short_dir) == []
 
 
-async def test_core_that_stands_still_is_noticed_and_so_is_its_coming_back(lone: "VllmEngine") -> None:
+@pytest.mark.parametrize("is_idle", [False, True], ids=["decoding", "idle"])
+async def test_core_that_stands_still_is_noticed_and_so_is_its_coming_back(
+    lone: "VllmEngine", is_idle: bool
+) -> None:
+    """An idle core that hangs has said last that it runs nothing."""
     faults: list[str] = []
     watch = EngineWatch(lone, monotonic_ms, HEARTBEAT_S, faults.append)
 
@@ -366,18 +357,21 @@ async def test_core_that_stands_still_is_noticed_and_so_is_its_coming_back(lone:
                 watch.look(lone.load(), only_decodes=True)
 
     await lone.start(lambda _: None)
-    running = Recorder(Rig.work(None, [5, 6, 7], max_tokens=3000, ignore_eos=True))  # type: ignore[arg-type]
-    lone.decode(running.work, running)
-    async with asyncio.timeout(PATIENCE_S):
-        await running.until(lambda r: bool(r.outputs))
+    job = Recorder(Rig.work(None, [5, 6, 7], max_tokens=3000, ignore_eos=True))  # type: ignore[arg-type]
+    if not is_idle:
+        lone.decode(job.work, job)
+        async with asyncio.timeout(PATIENCE_S):
+            await job.until(lambda r: bool(r.outputs))
     os.kill(lone.core_pid, signal.SIGSTOP)
     try:
+        if is_idle:
+            lone.decode(job.work, job)
         await look(lambda: bool(watch.fault))
-        lone.abort(running.work.attempt)
+        lone.abort(job.work.attempt)
     finally:
         os.kill(lone.core_pid, signal.SIGCONT)
     await look(lambda: not watch.fault)
-    assert faults == ["the engine makes no step, with 1 requests running", ""]
+    assert faults == ["the engine makes no step, with 1 requests in it", ""]
     await lone.stop()
 
 

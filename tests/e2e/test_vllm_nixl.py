@@ -15,7 +15,6 @@ from tests.contract.engine_suite import EngineBehaviour, Recorder, Rig  # noqa: 
 from tests.e2e.conftest import running_rig  # noqa: E402
 from tests.e2e.test_vllm_engine import (  # noqa: E402, F401
     lone,
-    proxied,
     short_dir,
     test_abort_before_the_pull_frees_both_sides,
     test_abort_of_a_running_prefill_leaves_no_lease,
@@ -33,6 +32,7 @@ from tests.e2e.test_vllm_kv_waits import (  # noqa: E402, F401
     test_core_rests_while_its_kv_waits_to_be_pulled,
     test_resting_core_hears_of_a_pull_and_of_a_prompt_at_once,
 )
+from tests.kv_proxy import proxied  # noqa: E402
 
 from sub100_engine.vllm.environment import interface_of  # noqa: E402
 from sub100_engine.vllm.puller import NIXL_CONNECTOR  # noqa: E402

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from sub100_ingress.attempts import Attempt, AttemptLost, AttemptTable
@@ -363,16 +364,22 @@ async def test_workers_are_not_blamed_for_what_ingress_could_not_hear(after_stal
 
 @pytest.mark.parametrize("has_token", [False, True])
 @pytest.mark.parametrize(
-    ("steps_per_beat", "num_running", "expected"), [(0, 1, "worker_lost"), (1, 1, ""), (0, 0, "")]
+    ("steps_per_beat", "load", "expected"),
+    [
+        (0, Load(num_running=1), "worker_lost"),
+        (0, Load(num_waiting=1), "worker_lost"),
+        (1, Load(num_running=1), ""),
+        (0, Load(), ""),
+    ],
 )
 async def test_worker_that_answers_for_an_engine_that_hangs_is_lost(
-    has_token: bool, steps_per_beat: int, num_running: int, expected: str
+    has_token: bool, steps_per_beat: int, load: Load, expected: str
 ) -> None:
     lab = Lab()
     if has_token:
         lab.attempt.accept(Tokens("", 1, (5,)))
     for number in range(18):
-        lab.beat(load=Load(num_running=num_running, step=7 + number * steps_per_beat))
+        lab.beat(load=msgspec.structs.replace(load, step=7 + number * steps_per_beat))
         lab.after(500)
         assert number > 15 or await lab.is_lost() == ""
     assert await lab.is_lost() == expected

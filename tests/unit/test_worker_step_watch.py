@@ -16,15 +16,17 @@ class Engine:
         self.now_s = 100.0
         self.step = 0
 
-    def run(self, s: float, *, rate: float, num_running: int = 1, only_decodes: bool = True) -> None:
+    def run(
+        self, s: float, *, rate: float, num_running: int = 1, num_waiting: int = 0, only_decodes: bool = True
+    ) -> None:
         begun, first = self.now_s, self.step
         for look in range(1, round(s / BEAT_S) + 1):
             self.now_s = begun + look * BEAT_S
             self.step = first + int(look * BEAT_S * rate)
-            self.look(num_running, only_decodes=only_decodes)
+            self.look(num_running, num_waiting, only_decodes=only_decodes)
 
-    def look(self, num_running: int = 1, *, only_decodes: bool = True) -> None:
-        load = Load(num_running=num_running, step=self.step)
+    def look(self, num_running: int = 1, num_waiting: int = 0, *, only_decodes: bool = True) -> None:
+        load = Load(num_running=num_running, num_waiting=num_waiting, step=self.step)
         self.watch.look(load, only_decodes=only_decodes, now_s=self.now_s)
 
 
@@ -39,11 +41,17 @@ def test_decoding_engine_that_stands_still_hangs_until_it_steps_again(engine: En
     engine.run(MIN_STILL_S, rate=0)
     assert not engine.watch.fault
     engine.run(BEAT_S, rate=0)
-    assert "no step, with 1 requests running" in engine.watch.fault
+    assert "no step, with 1 requests in it" in engine.watch.fault
     engine.run(60, rate=0, num_running=0)
     assert engine.watch.fault, "having nothing to do mends nobody"
     engine.run(BEAT_S, rate=2)
     assert not engine.watch.fault
+
+
+def test_engine_that_hung_before_it_heard_of_its_first_request_is_found(engine: Engine) -> None:
+    engine.run(60, rate=0, num_running=0)
+    engine.run(MIN_STILL_S + 2 * BEAT_S, rate=0, num_running=0, num_waiting=1)
+    assert engine.watch.fault
 
 
 def test_engine_with_a_prompt_to_compute_may_take_longer(engine: Engine) -> None:

@@ -78,7 +78,8 @@ class Liveness:
     def on_heartbeat(self, beat: Heartbeat) -> None:
         now, load = self._clock(), beat.load
         before = self._beats.get(beat.worker_id)
-        stands_still = before is not None and load.num_running > 0 and load.step == before.step
+        has_work = load.num_running + load.num_waiting > 0
+        stands_still = before is not None and has_work and load.step == before.step
         step_at_ms = before.step_at_ms if before is not None and stands_still else now
         self._gone.pop(beat.worker_id, None)
         self._beats[beat.worker_id] = _Beat(

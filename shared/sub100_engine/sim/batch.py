@@ -53,11 +53,12 @@ class Batch:
 
     @property
     def num_running(self) -> int:
-        return len(self._running)
+        """Of which something is computed: those that pull their KV wait."""
+        return sum(1 for sequence in self._running if not sequence.is_pulling)
 
     @property
     def num_waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._running) - self.num_running
 
     @property
     def num_waiting_tokens(self) -> int:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -33,6 +33,9 @@ from .structured import NoInstance
 from .timing import TimingModel
 
 _log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.1
+"""Between the looks of a core that cannot compute what it has."""
 
 
 class SimEngine:
@@ -79,6 +82,7 @@ class SimEngine:
         self._on_kv: KvListener = lambda _: None
         self._on_failure: Callable[[str], None] = lambda _: None
         self._num_steps = 0
+        self._num_looks = 0
         self._is_dead = False
 
     async def start(self, on_kv: KvListener) -> EngineInfo:
@@ -135,7 +139,7 @@ class SimEngine:
             num_waiting=self._batch.num_waiting,
             num_waiting_tokens=self._batch.num_waiting_tokens,
             kv_usage=self._pool.usage,
-            step=self._num_steps,
+            step=self._num_steps + self._num_looks,
             num_output_tokens=self._num_output_tokens,
             num_drafts=drafts.num_drafts,
             num_drafted_tokens=drafts.num_drafted_tokens,
@@ -243,10 +247,20 @@ class SimEngine:
                 if step.chunks:
                     await self._compute(step)
                 else:
-                    await self._work_came.wait()
+                    await self._rest()
         except Exception as error:  # the core's own end: told to everyone who waits for it
             _log.exception("simulated core failed")
             self._die(repr(error))
+
+    async def _rest(self) -> None:
+        """Until work comes. A core that has nothing but what waits (for KV, for room) looks again now and
+        then, as vLLM's does, and counts that as a step: one that makes none hangs."""
+        while not self._work_came.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S if self._sequences else None):
+                    await self._work_came.wait()
+                    return
+            self._num_looks += 1
 
     async def _compute(self, step: Step) -> None:
         started_at = self._clock.now()

@@ -175,13 +175,16 @@ class VllmEngine:
         task.add_done_callback(self._releases.discard)
 
     def load(self) -> Load:
-        stats = self._stats
+        """How many there are is our own word: the core's is that of its last step, which a core that hangs
+        never corrects."""
+        stats, attempts = self._stats, self._attempts.values()
         prompt, speculated = stats.prompt_tokens, stats.speculated
-        waiting = [a for a in self._attempts.values() if not a.has_told]
+        num_running = min(stats.num_running, len(attempts))
+        to_compute = [a.work for a in attempts if not a.has_told and a.work.kv is None]
         return Load(
-            num_running=stats.num_running if self._attempts else 0,
-            num_waiting=min(stats.num_waiting, len(waiting)) if waiting else 0,
-            num_waiting_tokens=sum(len(a.work.prompt) for a in waiting),
+            num_running=num_running,
+            num_waiting=len(attempts) - num_running,
+            num_waiting_tokens=sum(len(work.prompt) + len(work.output) for work in to_compute),
             kv_usage=stats.kv_usage,
             step=stats.step,
             num_output_tokens=stats.num_output_tokens,

@@ -31,18 +31,18 @@ class StepWatch:
 
     def look(self, load: Load, *, only_decodes: bool, now_s: float) -> None:
         """``load`` is what the engine says of itself now; ``only_decodes``: all that runs has had a token."""
-        num_steps = load.step - self._step
+        num_steps, num_requests = load.step - self._step, load.num_running + load.num_waiting
         was_away = self._attendance.was_away(now_s * 1e3)
         if num_steps:
-            if load.num_running and not was_away:
+            if num_requests and not was_away:
                 self._step_s.append((now_s - self._at_s) / num_steps)
             self._step, self._at_s, self.fault = load.step, now_s, ""
         elif self.fault:
             return
-        elif was_away or not load.num_running:
+        elif was_away or not num_requests:
             self._at_s = now_s
         elif now_s - self._at_s > self._limit_s(only_decodes):
-            self.fault = f"the engine makes no step, with {load.num_running} requests running"
+            self.fault = f"the engine makes no step, with {num_requests} requests in it"
 
     def _limit_s(self, only_decodes: bool) -> float:
         if not only_decodes:
