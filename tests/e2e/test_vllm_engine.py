@@ -354,7 +354,7 @@ async def test_core_that_stands_still_is_noticed_and_so_is_its_coming_back(
         async with asyncio.timeout(PATIENCE_S):
             while not is_so():
                 await asyncio.sleep(0.25)
-                watch.look(lone.load(), only_decodes=True)
+                watch.look(lone.load(), prompt_step_s=0.0)
 
     await lone.start(lambda _: None)
     job = Recorder(Rig.work(None, [5, 6, 7], max_tokens=3000, ignore_eos=True))  # type: ignore[arg-type]

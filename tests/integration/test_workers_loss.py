@@ -10,7 +10,8 @@ from tests.integration.worker_fleet import Attempt, Fleet, Ingress, Worker
 from tests.patience import NUM_TRIES, PATIENCE_S
 from tests.servers import Server
 
-from sub100_engine.worker.shell import LAPSE_S
+from sub100_engine.worker.shell import HEARTBEAT_S, LAPSE_S
+from sub100_engine.worker.step_watch import MAX_STILL_S
 from sub100_proto.jobs import Accepted, Busy, Resend
 from sub100_shared.bus import Bus
 
@@ -158,6 +159,21 @@ async def test_worker_whose_engine_hangs_gives_up_its_streams_takes_no_more_and_
     assert await ingress.claimed(late) == busy
     decode.send_signal(signal.SIGTERM)
     assert await decode.exited(30) == 0
+
+
+async def test_worker_whose_engine_hangs_over_a_prompt_is_found_by_what_prompts_took_before(
+    fleet: Fleet, ingress: Ingress
+) -> None:
+    """Counted in its own beats, at least half a second each, so that a slow machine changes nothing."""
+    prefill = await fleet.start("prefill", SIM_HANG_AFTER_STEPS="1")
+    await ingress.prefilled(prefill, prompt(70))
+    stuck = await ingress.send(prefill, ingress.prefill_job(prefill, prompt(71)))
+    await ingress.claimed(stuck)
+    num_beats = len(prefill.beats)
+
+    await ingress.over(stuck)
+    assert code(stuck) == "worker_lost"
+    assert len(prefill.beats) - num_beats < 0.75 * MAX_STILL_S / HEARTBEAT_S
 
 
 # -- losing the bus

@@ -1,5 +1,7 @@
 """An engine that makes no step is told from one that computes something long, and from a late observer."""
 
+import math
+
 import pytest
 
 from sub100_engine.worker.step_watch import MAX_STILL_S, MIN_STILL_S, STILL_STEPS, StepWatch
@@ -17,17 +19,17 @@ class Engine:
         self.step = 0
 
     def run(
-        self, s: float, *, rate: float, num_running: int = 1, num_waiting: int = 0, only_decodes: bool = True
+        self, s: float, *, rate: float, num_running: int = 1, num_waiting: int = 0, prompt_step_s: float = 0.0
     ) -> None:
         begun, first = self.now_s, self.step
         for look in range(1, round(s / BEAT_S) + 1):
             self.now_s = begun + look * BEAT_S
             self.step = first + int(look * BEAT_S * rate)
-            self.look(num_running, num_waiting, only_decodes=only_decodes)
+            self.look(num_running, num_waiting, prompt_step_s=prompt_step_s)
 
-    def look(self, num_running: int = 1, num_waiting: int = 0, *, only_decodes: bool = True) -> None:
+    def look(self, num_running: int = 1, num_waiting: int = 0, *, prompt_step_s: float = 0.0) -> None:
         load = Load(num_running=num_running, num_waiting=num_waiting, step=self.step)
-        self.watch.look(load, only_decodes=only_decodes, now_s=self.now_s)
+        self.watch.look(load, prompt_step_s=prompt_step_s, now_s=self.now_s)
 
 
 @pytest.fixture
@@ -54,10 +56,24 @@ def test_engine_that_hung_before_it_heard_of_its_first_request_is_found(engine: 
     assert engine.watch.fault
 
 
-def test_engine_with_a_prompt_to_compute_may_take_longer(engine: Engine) -> None:
-    engine.run(MAX_STILL_S, rate=0, only_decodes=False)
+def test_engine_with_a_prompt_that_takes_nobody_knows_how_long_may_take_longest(engine: Engine) -> None:
+    engine.run(MAX_STILL_S, rate=0, prompt_step_s=math.inf)
     assert not engine.watch.fault
-    engine.run(BEAT_S, rate=0, only_decodes=False)
+    engine.run(BEAT_S, rate=0, prompt_step_s=math.inf)
+    assert engine.watch.fault
+
+
+def test_engine_with_a_prompt_to_compute_is_given_five_times_what_it_should_take(engine: Engine) -> None:
+    engine.run(STILL_STEPS * 0.8, rate=0, prompt_step_s=0.8)
+    assert not engine.watch.fault
+    engine.run(BEAT_S, rate=0, prompt_step_s=0.8)
+    assert engine.watch.fault
+
+
+def test_engine_whose_prompts_are_quick_is_given_no_longer_than_one_that_decodes(engine: Engine) -> None:
+    engine.run(MIN_STILL_S, rate=0, prompt_step_s=0.05)
+    assert not engine.watch.fault
+    engine.run(BEAT_S, rate=0, prompt_step_s=0.05)
     assert engine.watch.fault
 
 

@@ -6,6 +6,7 @@ engine's to say, by its batch and its KV.
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final
 
 from sub100_proto.fleet import Limits
@@ -33,6 +34,11 @@ class Claims:
 
     def attempts(self) -> list[str]:
         return list(self._queued_tokens_by_attempt)
+
+    @property
+    def queued_tokens_by_attempt(self) -> Mapping[str, int]:
+        """Of each job; 0 for one that runs."""
+        return self._queued_tokens_by_attempt
 
     def refusal(self, attempt: str, epoch: int, num_tokens: int) -> str:
         """Why the job is not taken (a code of shared.errors); empty to take it. ``num_tokens`` are to be

@@ -35,9 +35,9 @@ class EngineWatch:
     def fault(self) -> str:
         return self._steps.fault
 
-    def look(self, load: Load, *, only_decodes: bool) -> None:
+    def look(self, load: Load, *, prompt_step_s: float) -> None:
         before = self._steps.fault
-        self._steps.look(load, only_decodes=only_decodes, now_s=self._clock() / 1e3)
+        self._steps.look(load, prompt_step_s=prompt_step_s, now_s=self._clock() / 1e3)
         fault = self._steps.fault
         if fault == before:
             return

@@ -13,6 +13,7 @@ from ..api import Engine, Output, Work
 from .claims import Claims
 from .handed_over import HandedOver
 from .job_metrics import CANCELLED, JobMetrics
+from .prompt_pace import PromptPace
 from .role import WorkerRole
 from .spans import JobSpans
 from .streams import Stream, Streams
@@ -41,6 +42,7 @@ class Jobs:
         self._spans = JobSpans(runtime.telemetry, role.role, clock)
         self._metrics = JobMetrics(runtime.metrics, role.role, engine.load, lambda: len(self.claims))
         self._handed_over = HandedOver()
+        self.pace = PromptPace()
         self._begin(epoch)
 
     def _begin(self, epoch: int) -> None:
@@ -89,9 +91,14 @@ class Jobs:
             self._spans.open(job, extract(msg.headers))
             self._metrics.began(job)
             self._transfers.began(job)
+            self.pace.began(work)
             self.streams.open(job.attempt, job.events, len(work.output))
             self._role.submit(self._engine, work, self._on_output)
         return None
+
+    def prompt_step_s(self) -> float:
+        """How long a step may take with the prompts that are queued: see PromptPace."""
+        return self.pace.step_s(self.claims.queued_tokens_by_attempt)
 
     def _on_output(self, output: Output) -> None:
         """The engine's sink."""
@@ -105,6 +112,7 @@ class Jobs:
         self._spans.on_output(output)
         if not stream.tokens:
             self._metrics.first_output(output)
+            self.pace.answered(self.claims.queued_tokens_by_attempt.get(output.attempt, 0), output)
             self.claims.answered(output.attempt)
         if output.kv is not None:
             self._handed_over.remember(stream.attempt, stream.events, output.kv)

@@ -95,6 +95,7 @@ class WorkerShell:
         runtime.bus.on_state(self._on_bus_state)
         self._engine.set_failure_listener(self._on_engine_failure)
         self._info = await self._engine.start(lambda change: self._kv_feed.on_change(change))
+        self._jobs.pace.max_chunk_tokens = self._info.max_chunk_tokens
         _log.info("engine", extra=msgspec.structs.asdict(self._info) | {"pool": self._pool})
         region, role = runtime.region, self._role.role
         await runtime.bus.serve(subjects.job(region, role, self._worker_id), self._on_job)
@@ -268,7 +269,7 @@ class WorkerShell:
             return
         load = self._engine.load()
         self._transfers.on_load(load)
-        self._watch.look(load, only_decodes=not self._jobs.claims.num_queued_tokens)
+        self._watch.look(load, prompt_step_s=self._jobs.prompt_step_s())
         beat = Heartbeat(
             worker_id=self._worker_id,
             role=self._role.role,

@@ -1,6 +1,7 @@
 """Whether the engine still makes steps, by its own count and as often as the worker beats; pure.
 
-While streams only decode, a step is short; while a prompt is computed, a CPU may take seconds for one.
+A step that is no longer than those of late is over soon. One with a chunk of a prompt may be longer than all
+of them: ``prompt_pace`` says by how much.
 """
 
 from collections import deque
@@ -12,9 +13,8 @@ from sub100_shared.attendance import Attendance
 MIN_STILL_S: Final = 2.0
 """A busy machine may keep a healthy core from running for a second."""
 STILL_STEPS: Final = 5.0
-"""As many of the longest steps of late."""
+"""As many of the longest steps of late, and of the step to be expected."""
 MAX_STILL_S: Final = 8.0
-"""Also the limit while something else than decoding is under way."""
 _NUM_STEPS: Final = 64
 
 
@@ -29,8 +29,9 @@ class StepWatch:
         self.fault = ""
         """Why the engine is taken for hung, until it makes a step; empty while it is well."""
 
-    def look(self, load: Load, *, only_decodes: bool, now_s: float) -> None:
-        """``load`` is what the engine says of itself now; ``only_decodes``: all that runs has had a token."""
+    def look(self, load: Load, *, prompt_step_s: float, now_s: float) -> None:
+        """``load`` is what the engine says of itself now; ``prompt_step_s``: how long a step may take with
+        the prompts that it has to compute, 0 if it has none."""
         num_steps, num_requests = load.step - self._step, load.num_running + load.num_waiting
         was_away = self._attendance.was_away(now_s * 1e3)
         if num_steps:
@@ -41,10 +42,9 @@ class StepWatch:
             return
         elif was_away or not num_requests:
             self._at_s = now_s
-        elif now_s - self._at_s > self._limit_s(only_decodes):
+        elif now_s - self._at_s > self._limit_s(prompt_step_s):
             self.fault = f"the engine makes no step, with {num_requests} requests in it"
 
-    def _limit_s(self, only_decodes: bool) -> float:
-        if not only_decodes:
-            return MAX_STILL_S
-        return min(MAX_STILL_S, max(MIN_STILL_S, STILL_STEPS * max(self._step_s, default=0.0)))
+    def _limit_s(self, prompt_step_s: float) -> float:
+        longest_s = max((prompt_step_s, *self._step_s))
+        return min(MAX_STILL_S, max(MIN_STILL_S, STILL_STEPS * longest_s))
