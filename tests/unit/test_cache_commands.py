@@ -104,3 +104,20 @@ async def test_waiting_commands_are_refused_when_redis_goes_away_meanwhile(comma
         await waiting
     await asyncio.gather(*busy)
     assert turns.running == [0, 1]
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["late", "caller has left"])
+async def test_command_that_hangs_is_cut_and_its_connection_taken_for_dead(
+    commands: Commands, leaves: bool
+) -> None:
+    turns = Turns()
+    asked = asyncio.ensure_future(commands.run(turns.command(0), LONG_S if leaves else 0.01))
+    await turns.has_begun(1)
+    if leaves:
+        asked.cancel()
+    await asyncio.wait({asked}, timeout=LONG_S)
+    assert (commands.breaker.is_open, turns.ends[0].done()) == (False, False)
+
+    await asyncio.wait({turns.ends[0]}, timeout=LONG_S)
+    assert turns.ends[0].cancelled()
+    assert (commands.breaker.is_open, commands.breaker.reason) == (True, "late")

@@ -2,7 +2,8 @@
 
 No caller waits longer than its own time-out, for its turn and the answer together. A command that is late
 goes on by itself, within ``COMMAND_TIMEOUT_S``: cancelling it would close its connection, and where
-connecting takes longer than an allotment no look-up would ever be answered.
+connecting takes longer than an allotment no look-up would ever be answered. That bound is kept here, for
+late commands only: the client's own time-out is a task and several timers for each command that is in time.
 """
 
 import asyncio
@@ -68,7 +69,13 @@ class Commands:
         running = asyncio.ensure_future(command)
         self._running.add(running)
         running.add_done_callback(self._on_done)
-        done, _ = await asyncio.wait({running}, timeout=left.s())
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + COMMAND_TIMEOUT_S
+        try:
+            done, _ = await asyncio.wait({running}, timeout=left.s())
+        finally:
+            if not running.done():
+                loop.call_at(until_s, self._cut, running)
         if not done:
             self.breaker.gave_up(running, timeout_s)
             raise StoreUnavailable("late")
@@ -144,6 +151,12 @@ class Commands:
         await asyncio.gather(*running, return_exceptions=True)
         await self.client.aclose()
 
+    def _cut(self, command: asyncio.Future[Any]) -> None:
+        """Its time is over: so is its connection's."""
+        if not command.done():
+            self.breaker.failed("late")
+            command.cancel()
+
     def _on_done(self, command: asyncio.Future[Any]) -> None:
         """Runs for late commands too: their failure is news that nobody waits for."""
         self._running.discard(command)
@@ -167,7 +180,7 @@ def open_commands(
         "password": password,
         # Look-ups are bounded by the limit below; the probe and deletions need a connection beside them.
         "max_connections": max_connections + 8,
-        "socket_timeout": COMMAND_TIMEOUT_S,
+        "socket_timeout": None,
         "socket_connect_timeout": COMMAND_TIMEOUT_S,
         # A caller has no time for a second try; the breaker's probe is the retry.
         "retry": Retry(NoBackoff(), 0),
