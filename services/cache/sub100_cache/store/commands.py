@@ -8,7 +8,7 @@ late commands only: the client's own time-out is a task and several timers for e
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, Final, TypeVar
 
 from redis.asyncio import Redis
@@ -21,6 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from ..breaker import Breaker
+from .lines import Lines
 
 COMMAND_TIMEOUT_S: Final = 1.0
 WRITE_TIMEOUT_S: Final = 1.0
@@ -54,9 +55,20 @@ class Commands:
     def __init__(self, client: Redis, breaker: Breaker, limit: int) -> None:
         self.client = client
         self.breaker = breaker
+        self._lines = None if isinstance(client, RedisCluster) else Lines(client.connection_pool)
         self._free = asyncio.Semaphore(limit)
         self._running: set[asyncio.Future[Any]] = set()
         self._is_closed = False
+
+    async def ask(self, commands: Sequence[Sequence[Any]], timeout_s: float) -> list[Any]:
+        """The replies to commands about one tenant, sent together. What Redis refuses is among them as its
+        error; of a cluster that may also be an error of a connection."""
+        if self._lines is not None:
+            return await self.run(self._lines.ask(commands), timeout_s)
+        pipe = self.client.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        return await self.run(pipe.execute(raise_on_error=False), timeout_s)
 
     async def run(self, command: Awaitable[T], timeout_s: float) -> T:
         """The command's result in time; also raises ResponseError: Redis is there and said no."""
@@ -149,6 +161,8 @@ class Commands:
         for command in running:
             command.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        if self._lines is not None:
+            await self._lines.close()
         await self.client.aclose()
 
     def _cut(self, command: asyncio.Future[Any]) -> None:
@@ -181,6 +195,7 @@ def open_commands(
         # Look-ups are bounded by the limit below; the probe and deletions need a connection beside them.
         "max_connections": max_connections + 8,
         "socket_timeout": None,
+        "protocol": 3,
         "socket_connect_timeout": COMMAND_TIMEOUT_S,
         # A caller has no time for a second try; the breaker's probe is the retry.
         "retry": Retry(NoBackoff(), 0),

@@ -4,7 +4,6 @@ import enum
 from typing import Any, Final
 
 import msgspec
-from redis.exceptions import ResponseError
 
 from .commands import Commands, StoreUnavailable, TimeLeft
 from .entries import (
@@ -79,15 +78,9 @@ class ExactTier:
         not be read."""
         left = TimeLeft(timeout_s)
         keys = [entry_key(question.tenant, digest) for digest in digests]
-        pipe = self._commands.client.pipeline(transaction=False)
-        pipe.execute_command(
-            "MGET", *keys
-        )  # a cluster's pipeline refuses ``mget``, though all lie in one slot
-        pipe.hmget(generations_key(question.tenant), standing_fields(question))
-        try:
-            values, marks = await self._commands.run(pipe.execute(), timeout_s)
-        except ResponseError as error:
-            raise StoreUnavailable(type(error).__name__) from error
+        values, marks = await self._commands.ask([("MGET", *keys), _marks_of(question)], timeout_s)
+        for reply in (values, marks):
+            _raise_if_refused(reply)
         standing = standing_of(marks)
         found: list[Entry | None] = []
         for digest, key, value in zip(digests, keys, values, strict=True):
@@ -105,13 +98,10 @@ class ExactTier:
     ) -> tuple[list[Kept | _Damaged | None], Standing]:
         tenant = question.tenant
         keys = [entry_key(tenant, digest) for digest in digests]
-        pipe = self._commands.client.pipeline(transaction=False)
-        for key in keys:
-            pipe.get(key)  # not at once: a value of another type would fail them all
-        pipe.hmget(generations_key(tenant), standing_fields(question))
-        *values, marks = await self._commands.run(pipe.execute(raise_on_error=False), left.s())
-        if isinstance(marks, Exception):  # of a cluster also those of its connections
-            raise StoreUnavailable(type(marks).__name__)
+        # Not by MGET, which hides a value of another type.
+        commands = [*(("GET", key) for key in keys), _marks_of(question)]
+        *values, marks = await self._commands.ask(commands, left.s())
+        _raise_if_refused(marks)
         found = [_kept(value, tenant, digest) for value, digest in zip(values, digests, strict=True)]
         damaged = [key for key, kept in zip(keys, found, strict=True) if kept is _DAMAGED]
         if damaged:
@@ -131,6 +121,16 @@ class ExactTier:
             own = Question(question.tenant, kept.scope, kept.revision)
             standing = await self._generations.standing(own, left.s())
         return standing.allows(kept)
+
+
+def _marks_of(question: Question) -> tuple[str | bytes, ...]:
+    """The command that reads what ``standing_of`` needs."""
+    return ("HMGET", generations_key(question.tenant), *standing_fields(question))
+
+
+def _raise_if_refused(reply: Any) -> None:
+    if isinstance(reply, Exception):
+        raise StoreUnavailable(type(reply).__name__)
 
 
 def _is_of(question: Question, kept: Kept) -> bool:

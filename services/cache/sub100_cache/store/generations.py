@@ -15,6 +15,7 @@ number made of the time: no number of before comes alive again, and a fill that 
 dropped.
 """
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any, Final
@@ -31,6 +32,9 @@ MAX_MARKS: Final = 4096
 """Fields of a record. One that grows over it is replaced by a single mark of the whole tenant."""
 
 _NOWHERE: Final = Place()
+_MAX_KNOWN: Final = 1024
+"""Tenants' scopes that are asked for again and again."""
+
 _TOKEN: Final = struct.Struct(">QQQ")
 
 
@@ -92,10 +96,11 @@ def unpack(generation: bytes) -> Token | None:
     return token if token.number else None
 
 
-def standing_fields(question: Question) -> list[bytes]:
+@functools.lru_cache(_MAX_KNOWN)
+def standing_fields(question: Question) -> tuple[bytes, ...]:
     """The fields of the record that ``standing_of`` reads; raises ValueError for a bad scope."""
     targets = question.targets()
-    return [b"g" + target for target in targets] + [b"b" + target for target in targets]
+    return (*(b"g" + target for target in targets), *(b"b" + target for target in targets))
 
 
 def standing_of(values: Sequence[Any]) -> Standing:
@@ -123,7 +128,7 @@ class Generations:
     async def standing(self, question: Question, timeout_s: float) -> Standing:
         command = self._commands.client.hmget(
             generations_key(question.tenant),
-            standing_fields(question),
+            list(standing_fields(question)),
         )
         try:
             return standing_of(await self._commands.run(command, timeout_s))

@@ -6,7 +6,7 @@ does not serve. So each part has a name of its own, with the smallest number in 
 node. Where the engine itself spreads an index over the nodes (its coordinator does), there is one name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from redis.asyncio.cluster import RedisCluster
@@ -40,6 +40,15 @@ class Parts:
             return self._by_node.get(self._cluster.get_node_from_key(key).name)
         except SlotNotCoveredError:
             return None
+
+    async def ask(self, part: AsyncSearch, command: Sequence[Any], timeout_s: float) -> Any:
+        """The reply of the node of ``part``. Raises StoreUnavailable, and ResponseError."""
+        if self._whole is None:
+            return await self._commands.run(part.execute_command(*command), timeout_s)
+        (reply,) = await self._commands.ask([command], timeout_s)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     async def refresh(self) -> list[AsyncSearch]:
         """All parts, as the cluster is now. Raises StoreUnavailable."""

@@ -12,7 +12,6 @@ import msgspec
 from redis.commands.search import AsyncSearch
 from redis.commands.search.field import TagField, VectorField
 from redis.commands.search.index_definition import IndexDefinition, IndexType
-from redis.commands.search.query import Query
 from redis.exceptions import ResponseError
 
 from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable
@@ -63,24 +62,21 @@ class VectorIndex:
         if index is None:
             self.problem = self.problem or "index lost"
             raise StoreUnavailable(self.problem)
-        query = (
-            Query(self._query % (partition(tenant, scope), num))
-            .sort_by(_DISTANCE)
-            .return_fields(_DISTANCE)
-            .paging(0, num)
-            .timeout(max(1, int(timeout_s * 1e3)))
-            .dialect(2)
-        )
+        query = self._query % (partition(tenant, scope), num)
+        command = ("FT.SEARCH", index.index_name, query, "SORTBY", _DISTANCE, "RETURN", 1, _DISTANCE)
+        limits = ("LIMIT", 0, num, "TIMEOUT", max(1, int(timeout_s * 1e3)))
+        given = ("PARAMS", 2, "vector", vector, "DIALECT", 2)
         try:
-            found: Any = await self._commands.run(index.search(query, {"vector": vector}), timeout_s)
+            found: Any = await self._parts.ask(index, (*command, *limits, *given), timeout_s)
         except ResponseError as error:
             # The index is gone (a restart, FLUSHALL) or the query engine is: ``ensure`` finds out which.
             self.problem = "index lost"
             raise StoreUnavailable(self.problem) from error
         return [
-            Neighbour(digest_of(document.id), 1.0 - float(document[_DISTANCE]))
-            for document in found.docs
-            if getattr(document, _DISTANCE, None) is not None  # None: it expired during the search
+            Neighbour(digest_of(document[b"id"].decode()), 1.0 - float(distance))
+            for document in found[b"results"]
+            # None: it expired during the search
+            if (distance := (document.get(b"extra_attributes") or {}).get(_DISTANCE.encode())) is not None
         ]
 
     async def ensure(self) -> None:
