@@ -118,6 +118,16 @@ Nenne mir fünf bekannte deutsche Komponisten | Nenne mir 5 bekannte deutsche Ko
 Quels sont les six pays les plus peuplés ? | Quels sont les 6 pays les plus peuplés ?
 Wie geht's mit der Scheidung weiter? | Wie geht es mit der Scheidung weiter?
 """,
+    "slips of the pen": """
+What is the differnce between a hub and a switch? | What is the difference between a hub and a switch?
+How to recieve a package when nobody is home? | How to receive a package when nobody is home?
+how can i imporve my credit score fast | how can i improve my credit score fast
+Is it actualy legal? | Is it actually legal?
+My neigbour's tree hangs over my fence, can I cut it? | My neighbour's tree hangs over my fence, can I cut it?
+Recomend a stretching routine for runners. | Recommend a stretching routine for runners.
+How do I change my email adress? | How do I change my email address?
+how do i reoncile a bank statement | How do I reconcile a bank statement?
+""",
 }
 
 OTHERS = {
@@ -371,6 +381,32 @@ Trinkt er in Maßen? | Trinkt er in Massen?
 Antes de comer, ¿qué bebo? | ¿Qué bebo después de comer?
 Wenn der Strom ausfällt, was mache ich dann? | Was mache ich dann, wenn der Strom ausfällt?
 Après la cuisson, comment garder les pâtes ? | Comment garder les pâtes après la cuisson ?
+""",
+    "slips of the pen": """
+What is a minuet? | What is a minute?
+What is a good differance? | What is a good difference?
+How do I spell recieve? | How do I spell receive?
+Is adress German? | Is address German?
+What does "recieve" mean? | What does "receive" mean?
+How do I convert to Islam? | How do I covert to Islam?
+What is a calender? | What is a calendar?
+How does prednisone work? | How does prednisolone work?
+Is sulfite dangerous? | Is sulfate dangerous?
+How do I use protools? | How do I use protocols?
+Who is desiigner? | Who is designer?
+What did weeknd do? | What did weekend do?
+how do i install recieve | how do i install receive
+who is marriott and diffrence | who is marriott and difference
+Where is Adress? | Where is address?
+What is a complement? | What is a compliment?
+What is the prevision? | What is the provision?
+What is a recieve in volleyball? | What is a receive in football?
+What is a preposition? | What is a proposition?
+What is the disease? | What is the decease?
+What is automattic? | What is automatic?
+What are my fiances? | What are my finances?
+How do I write recieve in cursive? | How do I write receive in cursive?
+What song is beatiful? | What song is beautiful?
 """,
 }
 
