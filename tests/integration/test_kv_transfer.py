@@ -13,12 +13,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 from tests.kv_proxy import Tampering
+from tests.patience import PATIENCE_S, at_best
 
 from sub100_engine.vllm.exporter import MAX_CONNECTIONS, Exporter
 from sub100_engine.vllm.kv_memory import KvMemory
@@ -26,6 +28,7 @@ from sub100_engine.vllm.leases import Leases
 from sub100_engine.vllm.nixl_agent import NixlAgent
 from sub100_engine.vllm.nixl_reading import NixlReading
 from sub100_engine.vllm.nixl_serving import NixlServing
+from sub100_engine.vllm.pull_threads import PullThreads
 from sub100_engine.vllm.puller import (
     MAX_IDLE_S,
     Cancellation,
@@ -248,6 +251,30 @@ def test_pull_from_peers_that_say_nothing_ends_in_its_time_whatever_is_tried(tmp
         started_s = time.monotonic()
         assert consumer.failure(held.handle, timeout_s=0.8).code == "kv_load_failed"
         assert 0.5 < time.monotonic() - started_s < 2.4, "each of four tries would take 0.8 s"
+    consumer.close()
+
+
+def test_pulls_from_a_peer_that_says_nothing_end_together(tmp_path: Path) -> None:
+    """A few threads pull from each peer: whoever waits for one has his time all the same, and no more."""
+    consumer, threads, timeout_s = Consumer("tcp"), PullThreads(), 1.0
+    held = Producer(tmp_path, "tcp")
+    held.exporter.stop()
+
+    def apart_s() -> float:
+        """Between the first end and the last."""
+        ended_s: list[float] = []
+        pull = partial(consumer.puller(timeout_s).pull, held.handle, b"prompt", 0, range(len(HELD)))
+        ordered_s = time.monotonic()
+        pulls = [threads.submit(held.handle, partial(pull, ordered_s=ordered_s)) for _ in range(6)]
+        for each in pulls:
+            each.add_done_callback(lambda _: ended_s.append(time.monotonic()))
+        codes = {each.exception(PATIENCE_S).code for each in pulls}  # type: ignore[union-attr]
+        assert codes == {"kv_load_failed"}
+        return max(ended_s) - min(ended_s)
+
+    with silent(("127.0.0.1", held.port)):
+        at_best(apart_s, 0.5 * timeout_s, "apart by")
+    threads.close()
     consumer.close()
 
 

@@ -108,9 +108,10 @@ class HandOver:
                 owners.discard(owner)
 
     def start_pulls(self, orders: Orders) -> None:
+        now_s = time.monotonic()
         for order in orders.pulls:
             cancellation = Cancellation()
-            pull = self._threads.submit(order.handle, partial(self._pull, order, cancellation))
+            pull = self._threads.submit(order.handle, partial(self._pull, order, now_s, cancellation))
             self._pulls[order.owner] = pull, cancellation
         for owner in orders.cancels:
             self._cancel(owner)
@@ -168,15 +169,14 @@ class HandOver:
         else:
             cancellation.set()
 
-    def _pull(self, order: PullOrder, cancellation: Cancellation) -> None:
+    def _pull(self, order: PullOrder, ordered_s: float, cancellation: Cancellation) -> None:
         """Never raises: a load that is not told as received would hold its request for ever."""
-        started_s = time.monotonic()
         outcome, reason, num_bytes = "pulled", "", 0
         try:
             if self._puller is None:
                 raise KvPullError("kv_load_failed", "no KV cache yet")
             num_bytes = self._puller.pull(
-                order.handle, order.prompt, order.first_block, order.block_ids, cancellation
+                order.handle, order.prompt, order.first_block, order.block_ids, cancellation, ordered_s
             )
         except KvPullError as error:
             outcome, reason = error.code, str(error)
@@ -187,7 +187,7 @@ class HandOver:
             attempt=order.attempt,
             outcome=outcome,
             reason=reason,
-            duration_ms=(time.monotonic() - started_s) * 1e3,
+            duration_ms=(time.monotonic() - ordered_s) * 1e3,
             num_tokens=order.num_tokens if outcome == "pulled" else 0,
             num_bytes=num_bytes,
         )

@@ -234,7 +234,8 @@ class Peers:
 
 
 class Puller:
-    """Pulls into ``memory``. ``timeout_s`` bounds one pull; ``clock`` gives monotonic seconds.
+    """Pulls into ``memory``. ``timeout_s`` bounds one pull, from its order to its last byte; ``clock`` gives
+    monotonic seconds.
 
     With ``nixl`` it reads the peers' memory, else it takes what the connection brings.
     """
@@ -261,20 +262,25 @@ class Puller:
         first_block: int,
         block_ids: Sequence[int],
         cancellation: Cancellation | None = None,
+        ordered_s: float | None = None,
     ) -> int:
         """Fill ``block_ids`` with the handle's blocks from ``first_block`` on; returns the bytes moved.
+        ``ordered_s`` is when it was ordered (now, if not said); it may have waited for others since then.
 
         Raises KvPullError; the blocks' contents are then undefined, and nobody writes to them any more.
         """
         if handle.connector != self._connector or handle.layout != self._memory.layout:
             raise KvPullError("kv_load_failed", f"KV of {handle.connector} in layout {handle.layout}")
         cancellation = cancellation or Cancellation()
-        ends_at_s = self._clock() + self._timeout_s
+        ends_at_s = (self._clock() if ordered_s is None else ordered_s) + self._timeout_s
         num_blocks = len(block_ids)
         request = Pull(handle.key, handle.layout, prompt, first_block, num_blocks, self._nixl is not None)
         connection = None
         try:
-            connection, reply = self._peers.ask(handle, request, self._timeout_s, cancellation)
+            left_s = self._remaining(ends_at_s, cancellation)
+            if left_s <= 0:
+                raise TimeoutError("the pulls before it took all of its time")
+            connection, reply = self._peers.ask(handle, request, left_s, cancellation)
             if isinstance(reply, Refused):
                 cancellation.watch(None)
                 self._peers.give_back(connection)
