@@ -4,10 +4,10 @@ import pytest
 from sub100_ingress.attempts import Attempt, AttemptLost, AttemptTable
 from sub100_ingress.liveness import GRACE_MS, Liveness
 from sub100_ingress.strays import Stray, Strays
-from sub100_ingress.watchdog import Watchdog
+from sub100_ingress.watchdog import SILENT_INTERVAL_MS, Watchdog
 from sub100_proto import codec, subjects
 from sub100_proto.fleet import Heartbeat, Load
-from sub100_proto.jobs import Pong
+from sub100_proto.jobs import Accepted, Pong
 from sub100_proto.placement import WorkerRef
 from sub100_proto.stream import FirstToken, Timing, Tokens
 from sub100_shared.bus import Incoming
@@ -245,6 +245,23 @@ async def test_watchdog_asks_again_while_a_gap_is_open_even_if_later_tokens_come
     assert [position for position in asked if position is not None] == [1] * 5
     lab.attempt.accept(Tokens("", 1, (5, 5)))
     lab.after(1_000)
+    assert lab.attempt.take_gap() is None
+
+
+async def test_watchdog_asks_for_what_a_silent_attempt_may_have_lost() -> None:
+    """A prefill has one event, and a stream one last: nothing after them shows that they are missing."""
+    lab = Lab()
+    lab.is_beating = True
+    lab.after(10 * SILENT_INTERVAL_MS)
+    assert lab.attempt.take_gap() is None, "its claim is yet to come"
+    lab.attempt.claim(Accepted(worker_id="w1", epoch=7))
+    asked = []
+    for _ in range(100):
+        lab.after(SILENT_INTERVAL_MS / 20)
+        asked.append(lab.attempt.take_gap())
+    assert [position for position in asked if position is not None] == [1] * 5
+    lab.attempt.accept(Tokens("", 1, (5,)))
+    lab.after(SILENT_INTERVAL_MS - 200)
     assert lab.attempt.take_gap() is None
 
 

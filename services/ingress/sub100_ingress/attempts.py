@@ -131,12 +131,17 @@ class Attempt:
         self._events.append(event)
         self._wake()
 
-    def ask_again(self) -> None:
-        """Something may have been lost on the way: have the reader ask for it, once until it comes."""
-        if not self._gap_asked and not self.is_over:
-            self._gap_asked = True
+    def ask(self) -> None:
+        """What comes next may have been told and lost on its way: have the reader ask for it."""
+        if not self.is_over:
             self.gap_at = self._position
             self._wake()
+
+    def ask_again(self) -> None:
+        """Something was lost: ask for it, once until it comes."""
+        if not self._gap_asked and not self.is_over:
+            self._gap_asked = True
+            self.ask()
 
     def lose_gap_memory(self) -> None:
         """What was asked for may be lost, too."""

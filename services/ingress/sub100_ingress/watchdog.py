@@ -17,7 +17,11 @@ from .attempts import Attempt, AttemptTable
 from .liveness import PING_AFTER_MS, Liveness
 from .strays import Stray, Strays
 
-_ASK_INTERVAL_MS: Final = 500.0
+GAP_INTERVAL_MS: Final = 500.0
+"""Between two asks for tokens that are missing."""
+SILENT_INTERVAL_MS: Final = 2_000.0
+"""Between two asks at an attempt of which nothing comes: its only event, or its last, may have been lost, and
+nothing after it shows that. Who computes or waits sends nothing; who knows nothing of it says so."""
 
 Ping = Callable[[str, Role], Awaitable[None]]
 """Asks a worker for a sign of life."""
@@ -91,11 +95,8 @@ class Watchdog:
         if source is not None and self._liveness.is_dead(source):
             attempt.lose("kv_expired")  # gone with its worker; the pull would wait for it in vain
             return
-        if attempt.has_gap and now - self._asked.get(attempt.nonce, -_ASK_INTERVAL_MS) >= _ASK_INTERVAL_MS:
-            # the first ask may have been lost, too: the worker was perhaps not back on the bus yet
-            self._asked[attempt.nonce] = now
-            attempt.lose_gap_memory()
-            attempt.ask_again()
+        if attempt.has_gap:
+            self._ask(attempt, now, GAP_INTERVAL_MS)
         if attempt.is_live:
             attempt.is_live = False
             self._silent_since[attempt.nonce] = now
@@ -106,6 +107,8 @@ class Watchdog:
             self._liveness.suspect(attempt.worker, attempt.role, has_token=attempt.has_token)
             if source is not None:
                 self._liveness.suspect(source, "prefill", has_token=False)
+        if silent_ms >= SILENT_INTERVAL_MS and attempt.claimed:
+            self._ask(attempt, now, SILENT_INTERVAL_MS)
         if self._has_stalled(attempt, silent_ms):
             attempt.lose("worker_lost")
         elif not attempt.has_token and silent_ms > self._first_token_timeout_ms:
@@ -113,6 +116,12 @@ class Watchdog:
         elif now - self._poked.get(attempt.nonce, self._silent_since[attempt.nonce]) > self._keep_alive_ms:
             self._poked[attempt.nonce] = now
             attempt.poke()
+
+    def _ask(self, attempt: Attempt, now: float, interval_ms: float) -> None:
+        """Again and again: what is asked may be lost, too, while the worker is not back on the bus."""
+        if now - self._asked.get(attempt.nonce, -interval_ms) >= interval_ms:
+            self._asked[attempt.nonce] = now
+            attempt.ask()
 
     def _has_stalled(self, attempt: Attempt, silent_ms: float) -> bool:
         if attempt.has_token and silent_ms > self._stall_timeout_ms:
