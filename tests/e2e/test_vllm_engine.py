@@ -179,6 +179,26 @@ async def test_prompt_that_decode_has_whole_lets_the_producer_go(rig: Rig) -> No
     await rig.idle(rig.prefill)
 
 
+async def test_release_of_kv_that_was_pulled_costs_nothing(rig: Rig) -> None:
+    """Workers release all that they remember of an ingress that left: thousands of handles."""
+
+    def is_releasing() -> bool:
+        return any(task.get_name() == "kv-release" for task in asyncio.all_tasks())
+
+    prompt = rig.prompt(100)
+    first, kv = await rig.handed_over(prompt)
+    rest = await rig.decoded(rig.work(prompt, output=[first], kv=kv))
+    assert rest.last.error == ""
+    await rig.idle(rig.prefill)
+    await rig.until(lambda: rig.prefill.load().num_pinned_blocks == 0)
+    rig.prefill.release(kv)
+    assert not is_releasing()
+    _, kv = await rig.handed_over(prompt)
+    rig.prefill.release(kv)
+    assert is_releasing()
+    await rig.idle(rig.prefill)
+
+
 async def test_kv_events_of_evicted_blocks_are_told(rig: Rig) -> None:
     size = rig.prefill_info.block_size
     prompt = rig.prompt(2 * size)

@@ -165,11 +165,18 @@ class VllmEngine:
         known.task.cancel()
         if known.export_key and self._own is not None:
             # the prompt may be done already, and its handle on the way to nobody
-            self.release(msgspec.structs.replace(self._own, key=known.export_key))
+            self._send_release(msgspec.structs.replace(self._own, key=known.export_key))
         self._changed.set()
 
     def release(self, kv: KvHandle) -> None:
-        """Own handles and, after an answer that was over before it began, other workers'."""
+        """Own handles and, after an answer that was over before it began, other workers'. Who remembers a
+        handle may do so long after it was pulled: then there is nothing to do."""
+        own = self._own
+        is_own = own is not None and (kv.endpoint, kv.shm) == (own.endpoint, own.shm)
+        if not is_own or kv.key in self._leased:
+            self._send_release(kv)
+
+    def _send_release(self, kv: KvHandle) -> None:
         task = asyncio.get_running_loop().create_task(self._release(kv), name="kv-release")
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
