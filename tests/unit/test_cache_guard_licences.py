@@ -128,6 +128,18 @@ Recomend a stretching routine for runners. | Recommend a stretching routine for 
 How do I change my email adress? | How do I change my email address?
 how do i reoncile a bank statement | How do I reconcile a bank statement?
 """,
+    "clauses before what is asked": """
+When my son refuses to eat, what can I do? | What can I do when my son refuses to eat?
+If my hen stops laying eggs, what should I do? | What should I do if my hen stops laying eggs?
+After I lose my passport, what do I do? | What do I do after I lose my passport?
+When I dream, what happens? | What happens when I dream?
+If it rains, can I paint the fence? | Can I paint the fence if it rains?
+Once guests have left, how do I clean a sofa? | How do I clean a sofa once guests have left?
+If I am pregnant, is it safe to eat sushi? | Is it safe to eat sushi if I am pregnant?
+In pandas, how do I rename one column? | How do I rename one column in pandas?
+In Linux, what does the tail command do? | What does the tail command do in Linux?
+In Excel, what is the shortcut for pasting values? | What is the shortcut for pasting values in Excel?
+""",
 }
 
 OTHERS = {
@@ -407,6 +419,34 @@ What is automattic? | What is automatic?
 What are my fiances? | What are my finances?
 How do I write recieve in cursive? | How do I write receive in cursive?
 What song is beatiful? | What song is beautiful?
+""",
+    "clauses before what is asked": """
+If I am late, can I ask my boss? | Can I ask my boss if I am late?
+If it rains, how do I check? | How do I check if it rains?
+When I get paid, can I change? | Can I change when I get paid?
+When someone knocks, how do I make my dog bark? | How do I make my dog bark when someone knocks?
+When I call, how do I teach my dog to sit? | How do I teach my dog to sit when I call?
+When it is hot, how do I clean the oven? | How do I clean the oven when it is hot?
+While sleeping, how do I wash the dog? | How do I wash the dog while sleeping?
+When it rains, do people only fish? | Do people only fish when it rains?
+If I smoke, should I tell my doctor? | Should I tell my doctor if I smoke?
+When it stops, should I record? | Should I record when it stops?
+If I quit to help my family, what should I do? | What should I do if I quit to help my family?
+When I eat before I sleep, what should I do? | What should I do when I eat before I sleep?
+If I eat, can I not drink? | Can I not drink if I eat?
+With a student card, what should I do? | What should I do with a student card?
+When I landed, what did I see? | What did I see when I landed?
+In Python, why do people use C? | Why do people use C in Python?
+In Java, who farms coffee? | Who farms coffee in Java?
+In France, how do I learn about wine? | How do I learn about wine in France?
+In Linux, what does the company do? | What does the company in Linux do?
+If I eat it, can I freeze bread that is old? | Can I freeze bread that is old if I eat it?
+Before eating lunch, should I feed the baby? | Should I feed the baby before eating lunch?
+If he pays, when do I sell the car? | When do I sell the car if he pays?
+When I was young, can I use the time? | Can I use the time when I was young?
+In Excel, what is the company? | What is the company in Excel?
+If I stop, what should I do? | What should I stop if I do?
+Because I am ill, can I take a bath? | Can I take a bath because I am ill?
 """,
 }
 

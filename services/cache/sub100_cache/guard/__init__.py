@@ -38,7 +38,7 @@ from .tokens import (
 from .wordlists import words
 
 MAX_CHARS: Final = 2_000
-WORDING: Final = 9
+WORDING: Final = 10
 _WANTS: Final = words(
     """
     i difference steps fast best walk guide meaning definition price cost tips instructions compare symptoms

@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from . import lexicon
+from .fronted import with_front_last
 from .kinds import HANDS_ON
 from .particles import with_particles_first, with_preposition_last
-from .rewriting import PRONOUNS, active_form, as_known, with_front_last
+from .rewriting import PRONOUNS, active_form, as_known
 from .tokens import Token
 from .wordlists import by_first_word, rows_of, words
 

@@ -1,4 +1,4 @@
-"""Questions in another order of words: fronted clauses, passives, conversions."""
+"""Questions in another order of words: passives, judgements, conversions."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -45,40 +45,8 @@ _NO_THING: Final = words(
 )
 """Where one of these stands, or a number, what is judged is no mere thing."""
 
-_PROGRAMS: Final = words(
-    """
-    excel python java javascript typescript rust ruby c++ c# php sql postgresql mysql html css git bash linux
-    windows photoshop powerpoint gmail outlook
-    """
-)
-_WAYS: Final = frozenset({("how", "do", "i"), ("how", "can", "i")})
-
 PRONOUNS: Final = words("i you he she it we they me him her us them this that")
 _TELLING: Final = words("give tell name state provide")
-
-
-def with_front_last(tokens: list[Token]) -> tuple[Token, ...]:
-    """``In Excel, how do I ...`` asks ``How do I ... in Excel``; other clauses may belong to
-    another verb there (``in Vietnam, why did people protest the war``)."""
-    texts = _texts(tokens)
-    asking = lexicon.WH_WORDS | lexicon.AUXILIARIES
-    if not texts or texts.count(",") > 1:
-        return tuple(tokens)
-    if "," in texts:
-        comma = texts.index(",")
-        front, rest = tokens[:comma], tokens[comma + 1 :]
-        if _is_in_program(texts[:comma]) and _texts(rest[:3]) in _WAYS:
-            return (*rest, *front)
-        if rest and rest[0].text in lexicon.CLAUSE_OPENERS and texts[0] in asking:
-            return (*front, *rest)
-        return tuple(tokens)
-    if _is_in_program(texts[:2]) and texts[2:5] in _WAYS:
-        return (*tokens[2:], *tokens[:2])
-    return tuple(tokens)
-
-
-def _is_in_program(texts: Sequence[str]) -> bool:
-    return len(texts) == 2 and texts[0] == "in" and texts[1] in _PROGRAMS
 
 
 def active_form(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], int] | None:
