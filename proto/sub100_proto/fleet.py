@@ -10,8 +10,9 @@ State = Literal["starting", "ready", "draining", "stopped"]
 
 class Load(Message, frozen=True):
     """A worker's load at one moment. ``step`` counts engine steps, and looks of an engine at what waits for
-    KV or for room: while anything runs or waits, it stands still only when the engine core hangs, whatever
-    the front process says. ``num_waiting_tokens`` are to be computed: KV that is pulled is not among them.
+    KV, for room or to be pulled: while there is anything of that kind, it stands still only when the engine
+    core hangs, whatever the front process says. ``num_waiting_tokens`` are to be computed: KV that is pulled
+    is not among them.
 
     The rest counts since the engine's start. Speculation: ``num_drafts`` times a sequence had draft tokens
     verified, ``num_drafted_tokens`` of them, of which ``num_accepted_tokens`` were kept and so are among

@@ -509,6 +509,16 @@ class EngineBehaviour:
         assert during.kv_usage > 0
         assert during.step >= before.step + 3
 
+    async def test_engine_that_only_holds_kv_for_others_steps_on(self, rig: Rig) -> None:
+        await rig.idle(rig.prefill)
+        _, kv = await rig.handed_over(rig.prompt(40))
+        before = rig.prefill.load()
+        assert (before.num_running, before.num_waiting) == (0, 0)
+        assert before.num_pinned_blocks > 0
+        await rig.until(lambda: rig.prefill.load().step >= before.step + 2)
+        rig.prefill.release(kv)
+        await rig.idle(rig.prefill)
+
     async def test_drain_waits_for_what_runs_and_says_when_it_took_too_long(self, rig: Rig) -> None:
         recorder = Recorder(rig.work(rig.prompt(40), max_tokens=2000, ignore_eos=True))
         rig.decode.decode(recorder.work, recorder)

@@ -391,7 +391,7 @@ async def test_core_that_stands_still_is_noticed_and_so_is_its_coming_back(
     finally:
         os.kill(lone.core_pid, signal.SIGCONT)
     await look(lambda: not watch.fault)
-    assert faults == ["the engine makes no step, with 1 requests in it", ""]
+    assert faults == ["the engine makes no step, with 1 requests and 0 pinned blocks in it", ""]
     await lone.stop()
 
 

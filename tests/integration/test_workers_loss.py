@@ -149,7 +149,7 @@ async def test_worker_whose_engine_hangs_gives_up_its_streams_takes_no_more_and_
     assert stuck.failure is not None
     assert (stuck.failure.code, stuck.failure.reason) == (
         "worker_lost",
-        "the engine makes no step, with 1 requests in it",
+        "the engine makes no step, with 1 requests and 0 pinned blocks in it",
     )
     assert len(stuck.ids()) == 5
     beat = await decode.beat(lambda beat: beat.state == "starting")

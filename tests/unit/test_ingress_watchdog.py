@@ -6,7 +6,7 @@ from sub100_ingress.liveness import GRACE_MS, Liveness
 from sub100_ingress.strays import Stray, Strays
 from sub100_ingress.watchdog import SILENT_INTERVAL_MS, Watchdog
 from sub100_proto import codec, subjects
-from sub100_proto.fleet import Heartbeat, Load
+from sub100_proto.fleet import Heartbeat, Load, State
 from sub100_proto.jobs import Accepted, Pong
 from sub100_proto.placement import WorkerRef
 from sub100_proto.stream import FirstToken, Timing, Tokens
@@ -65,13 +65,18 @@ class Lab:
         self.liveness.on_pong(Incoming(subject, data, "", {"Status": status} if status else {}))
 
     def beat(
-        self, epoch: int = 7, answers_pings: bool = False, load: Load = _IDLE, worker_id: str = "w1"
+        self,
+        epoch: int = 7,
+        answers_pings: bool = False,
+        load: Load = _IDLE,
+        worker_id: str = "w1",
+        state: State = "ready",
     ) -> None:
         heartbeat = Heartbeat(
             worker_id=worker_id,
             role="decode",
             epoch=epoch,
-            state="ready",
+            state=state,
             model="m",
             layout="l",
             block_size=32,
@@ -134,6 +139,16 @@ async def test_watchdog_gives_kv_up_whose_worker_stopped_beating() -> None:
     lab.without_source(1_900)
     assert await lab.is_lost() == ""
     lab.without_source(300)
+    assert await lab.is_lost() == "kv_expired"
+
+
+async def test_watchdog_gives_kv_up_whose_worker_says_that_its_engine_hangs() -> None:
+    lab = Handed()
+    lab.beat(worker_id="p1", state="draining")
+    lab.after(100)
+    assert await lab.is_lost() == ""
+    lab.beat(worker_id="p1", state="starting")
+    lab.after(100)
     assert await lab.is_lost() == "kv_expired"
 
 

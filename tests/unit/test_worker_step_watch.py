@@ -43,7 +43,7 @@ def test_decoding_engine_that_stands_still_hangs_until_it_steps_again(engine: En
     engine.run(MIN_STILL_S, rate=0)
     assert not engine.watch.fault
     engine.run(BEAT_S, rate=0)
-    assert "no step, with 1 requests in it" in engine.watch.fault
+    assert "no step, with 1 requests and 0 pinned blocks in it" in engine.watch.fault
     engine.run(60, rate=0, num_running=0)
     assert engine.watch.fault, "having nothing to do mends nobody"
     engine.run(BEAT_S, rate=2)
@@ -54,6 +54,14 @@ def test_engine_that_hung_before_it_heard_of_its_first_request_is_found(engine: 
     engine.run(60, rate=0, num_running=0)
     engine.run(MIN_STILL_S + 2 * BEAT_S, rate=0, num_running=0, num_waiting=1)
     assert engine.watch.fault
+
+
+def test_engine_that_hangs_while_it_only_holds_kv_for_others_is_found(engine: Engine) -> None:
+    load = Load(step=engine.step, num_pinned_blocks=4)
+    for _ in range(round(MIN_STILL_S / BEAT_S) + 2):
+        engine.now_s += BEAT_S
+        engine.watch.look(load, prompt_step_s=0.0, now_s=engine.now_s)
+    assert "0 requests and 4 pinned blocks" in engine.watch.fault
 
 
 def test_engine_with_a_prompt_that_takes_nobody_knows_how_long_may_take_longest(engine: Engine) -> None:

@@ -43,7 +43,8 @@ MAX_AWAY_MS: Final = 2_000.0
 
 
 class _Beat(msgspec.Struct):
-    """``step`` is the engine's last, seen first at ``step_at_ms`` or idle since then."""
+    """``step`` is the engine's last, seen first at ``step_at_ms`` or idle since then. ``is_impaired``: it is
+    up and serves nobody, since its engine hangs or its pool refuses it."""
 
     epoch: int
     at_ms: float
@@ -51,6 +52,7 @@ class _Beat(msgspec.Struct):
     step_at_ms: float
     interval_ms: float
     answers_pings: bool
+    is_impaired: bool = False
 
 
 class _Question(msgspec.Struct):
@@ -83,7 +85,13 @@ class Liveness:
         step_at_ms = before.step_at_ms if before is not None and stands_still else now
         self._gone.pop(beat.worker_id, None)
         self._beats[beat.worker_id] = _Beat(
-            beat.epoch, now, load.step, step_at_ms, beat.interval_s * 1e3, beat.answers_pings
+            beat.epoch,
+            now,
+            load.step,
+            step_at_ms,
+            beat.interval_s * 1e3,
+            beat.answers_pings,
+            is_impaired=beat.state == "starting",
         )
 
     def on_pong(self, msg: Incoming) -> None:
@@ -122,6 +130,11 @@ class Liveness:
             or self._clock() - beat.at_ms > LAPSE_INTERVALS * beat.interval_ms
             or self._gone.get(worker.worker_id) == worker.epoch
         )
+
+    def is_impaired(self, worker: WorkerRef) -> bool:
+        """It says so itself: what waits for KV of its waits in vain."""
+        beat = self._beats.get(worker.worker_id)
+        return beat is not None and beat.is_impaired
 
     def has_hung(self, worker: WorkerRef, limit_ms: float) -> bool:
         """Its engine has work and made no step for so long, by its own heartbeats: what answers is an empty

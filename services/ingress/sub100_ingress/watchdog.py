@@ -92,7 +92,7 @@ class Watchdog:
             attempt.lose("worker_lost")
             return
         source = None if attempt.has_token else attempt.source
-        if source is not None and self._liveness.is_dead(source):
+        if source is not None and (self._liveness.is_dead(source) or self._liveness.is_impaired(source)):
             attempt.lose("kv_expired")  # gone with its worker; the pull would wait for it in vain
             return
         if attempt.has_gap:

@@ -253,11 +253,11 @@ class SimEngine:
             self._die(repr(error))
 
     async def _rest(self) -> None:
-        """Until work comes. A core that has nothing but what waits (for KV, for room) looks again now and
-        then, as vLLM's does, and counts that as a step: one that makes none hangs."""
+        """Until work comes. A core that has nothing but what waits (for KV, for room, to be pulled) looks
+        again now and then, as vLLM's does, and counts that as a step: one that makes none hangs."""
         while not self._work_came.is_set():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S if self._sequences else None):
+                async with asyncio.timeout(_LOOK_S if self._sequences or len(self._hand_overs) else None):
                     await self._work_came.wait()
                     return
             self._num_looks += 1

@@ -182,15 +182,15 @@ class VllmEngine:
         task.add_done_callback(self._releases.discard)
 
     def load(self) -> Load:
-        """How many there are is our own word: the core's is that of its last step, which a core that hangs
-        never corrects."""
+        """How many there are is our own word, and what the core has not put aside runs: the core's word is of
+        its last step, and one that hangs never corrects it."""
         stats, attempts = self._stats, self._attempts.values()
         prompt, speculated = stats.prompt_tokens, stats.speculated
-        num_running = min(stats.num_running, len(attempts))
+        num_waiting = min(stats.num_waiting, len(attempts))
         to_compute = [a.work for a in attempts if not a.has_told and a.work.kv is None]
         return Load(
-            num_running=num_running,
-            num_waiting=len(attempts) - num_running,
+            num_running=len(attempts) - num_waiting,
+            num_waiting=num_waiting,
             num_waiting_tokens=sum(len(work.prompt) + len(work.output) for work in to_compute),
             kv_usage=stats.kv_usage,
             step=stats.step,

@@ -33,7 +33,7 @@ class EngineStats:
 
     def __init__(self, on_report: Callable[[TransferReport], None]) -> None:
         self._on_report = on_report
-        self.num_running = 0
+        self.num_waiting = 0
         self.kv_usage = 0.0
         self.step = 0
         self.prompt_tokens = PromptTokens()
@@ -47,7 +47,7 @@ class EngineStats:
     def record(self, scheduler: SchedulerStats | None, iteration: IterationStats | None) -> None:
         if scheduler is not None:
             self.step += 1
-            self.num_running = scheduler.num_running_reqs
+            self.num_waiting = scheduler.num_waiting_reqs + scheduler.num_skipped_waiting_reqs
             self.kv_usage = scheduler.kv_cache_usage
             if (drafts := scheduler.spec_decoding_stats) is not None:
                 self.speculated.drafts += drafts.num_drafts

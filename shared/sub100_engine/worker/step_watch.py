@@ -33,17 +33,19 @@ class StepWatch:
         """``load`` is what the engine says of itself now; ``prompt_step_s``: how long a step may take with
         the prompts that it has to compute, 0 if it has none."""
         num_steps, num_requests = load.step - self._step, load.num_running + load.num_waiting
+        has_work = num_requests + load.num_pinned_blocks > 0
         was_away = self._attendance.was_away(now_s * 1e3)
         if num_steps:
-            if num_requests and not was_away:
+            if has_work and not was_away:
                 self._step_s.append((now_s - self._at_s) / num_steps)
             self._step, self._at_s, self.fault = load.step, now_s, ""
         elif self.fault:
             return
-        elif was_away or not num_requests:
+        elif was_away or not has_work:
             self._at_s = now_s
         elif now_s - self._at_s > self._limit_s(prompt_step_s):
-            self.fault = f"the engine makes no step, with {num_requests} requests in it"
+            held = f"{num_requests} requests and {load.num_pinned_blocks} pinned blocks"
+            self.fault = f"the engine makes no step, with {held} in it"
 
     def _limit_s(self, prompt_step_s: float) -> float:
         longest_s = max((prompt_step_s, *self._step_s))
