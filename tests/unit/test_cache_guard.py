@@ -224,7 +224,7 @@ What do you mean? | Define you
 How do I cut a corner? | How do I cut corners?
 Which should I do? | What should I do?
 Recommend a good film | What is a good film?
-Where is Machu Picchu? | where is machu picchu?
+Where is Sacsayhuaman? | where is sacsayhuaman?
 Could you kindly explain entropy? | Explain entropy
 What is the price of a stamp? | How much does a stamp cost?
 How is blood filtered by the kidney? | How does the kidney filter blood?

@@ -67,6 +67,7 @@ how to make a cheesecake at home | how to make cheesecake at home
 Steps for replacing a bike chain | Steps to replace a bike chain
 How do I go about replacing a tap? | How do I replace a tap?
 tips on growing tomatoes | tips for growing tomatoes
+how do you tame a wolf in minecraft | How can I tame a wolf in Minecraft?
 What's the way to boil an egg? | How do you boil an egg?
 """,
     "ways to ask": """
@@ -139,6 +140,14 @@ If I am pregnant, is it safe to eat sushi? | Is it safe to eat sushi if I am pre
 In pandas, how do I rename one column? | How do I rename one column in pandas?
 In Linux, what does the tail command do? | What does the tail command do in Linux?
 In Excel, what is the shortcut for pasting values? | What is the shortcut for pasting values in Excel?
+""",
+    "names of two words": """
+how do i freeze the top row in google sheets | How do I freeze the top row in Google Sheets?
+how big is new york | How big is New York?
+where is machu picchu located | Where is Machu Picchu located?
+how can i combine two cells in excel | How can I combine two cells in Excel?
+does amoxicillin need to be refrigerated | Does Amoxicillin need to be refrigerated?
+how do i reconcile a bank statement in quickbooks | How do I reconcile a bank statement in QuickBooks?
 """,
 }
 
@@ -300,7 +309,7 @@ How do you grow so fast? | How do I grow so fast?
 How do you store my data? | How do I store my data?
 How do you generate text? | How do I generate text?
 How does one cook? | How do you cook?
-how do you tame a wolf in minecraft | How can I tame a wolf in Minecraft?
+how do you tame a wolf in terraria | How can I tame a wolf in Terraria?
 """,
     "ways to ask": """
 Do you know how to speak French? | How do I speak French?
@@ -447,6 +456,28 @@ When I was young, can I use the time? | Can I use the time when I was young?
 In Excel, what is the company? | What is the company in Excel?
 If I stop, what should I do? | What should I stop if I do?
 Because I am ill, can I take a bath? | Can I take a bath because I am ill?
+""",
+    "names of two words": """
+how do i wash sheets | How do I wash Sheets?
+is a new jersey expensive | Is a New Jersey expensive?
+does apple pay interest | Does Apple Pay interest?
+which microsoft teams build it | Which Microsoft Teams build it?
+what is the microsoft outlook for 2027 | What is the Microsoft Outlook for 2027?
+is the microsoft office open | Is the Microsoft Office open?
+does google drive innovation | Does Google Drive innovation?
+how do i excel at school | How do I Excel at school?
+who has a visual studio | Who has a Visual Studio?
+what is a cape in cape town | What is a Cape in Cape Town?
+can google earth earth a wire | Can Google Earth Earth a wire?
+is west virginia hot | Is West Virginia hot?
+what is a roman in the roman empire | What is a Roman in the Roman Empire?
+is the lake near lake erie | Is the Lake near Lake Erie?
+how heavy is a 3 tesla magnet | How heavy is a 3 Tesla magnet?
+where is the anchorage | Where is the Anchorage?
+is a bordeaux dry | Is a Bordeaux dry?
+who is a newton | Who is a Newton?
+what is a trump in excel | What is a Trump in Excel?
+How big is New York? | How big is new York?
 """,
 }
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from .ambiguous import ACRONYMS
 from .lexicon import AUXILIARIES, CASE_MATTERS, CLAUSE_OPENERS, IMPERATIVES, WH_WORDS
-from .names import NAMES
+from .names import NAMES, PAIRS
 from .tokens import Token
 from .wordlists import words
 
@@ -37,17 +37,29 @@ def keeps_case(raw: str, *, follows_number: bool) -> bool:
 def differs_in_case(asked: Sequence[Token], stored: Sequence[Token], *, may_be_careless: bool = True) -> bool:
     """Whether a word within both questions has other capitals in one of them, and that may mean something."""
     one, other = _within(asked), _within(stored)
+    differing = [text for text in one.keys() & other.keys() if one[text] != other[text]]
+    if not differing:
+        return False
     is_careless = may_be_careless and (_has_no_capitals(asked) or _has_no_capitals(stored))
+    paired = _paired(asked) & _paired(stored) if is_careless else frozenset()
     return any(
-        _may_differ(text, one[text], other[text], is_careless=is_careless)
-        for text in one.keys() & other.keys()
+        text not in paired and _may_differ(text, one[text] | other[text], is_careless=is_careless)
+        for text in differing
     )
 
 
-def _may_differ(text: str, one: set[str], other: set[str], *, is_careless: bool) -> bool:
-    if one == other:
-        return False
-    raws = one | other
+def _paired(tokens: Sequence[Token]) -> frozenset[str]:
+    """Words that stand nowhere but in names of two words."""
+    texts = ["", *(token.text for token in tokens), ""]
+    inside: set[str] = set()
+    outside: set[str] = set()
+    for before, text, after in zip(texts, texts[1:], texts[2:], strict=False):
+        is_paired = (before, text) in PAIRS or (text, after) in PAIRS
+        (inside if is_paired else outside).add(text)
+    return frozenset(inside - outside)
+
+
+def _may_differ(text: str, raws: set[str], *, is_careless: bool) -> bool:
     if len({raw.casefold() for raw in raws}) > 1:  # another spelling, so only capitals of names tell
         return text not in NAMES and any(raw[:1].isupper() and not _is_acronym(raw) for raw in raws)
     if text in _OPENS and all(raw.islower() or raw.istitle() for raw in raws):
