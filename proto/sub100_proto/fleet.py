@@ -121,10 +121,12 @@ class KvDump(Message, frozen=True, tag="kv_dump"):
 
 
 class ServiceStatus(Message, frozen=True, tag="service_status"):
-    """One process of a service; sent once a second and at each change of state."""
+    """One process of a service; sent once a second and at each change of state. Whoever does not say
+    ``is_addressable`` answers only as one of its queue group (``subjects.of_replica``)."""
 
     service: str
     instance: str
     state: State
     detail: str = ""
     pid: int = 0
+    is_addressable: bool = False

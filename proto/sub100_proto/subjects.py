@@ -7,8 +7,10 @@
 | ``cache.stats`` | ingress, operator | cache (queue group) | CacheStatsQuery -> CacheStats |
 | ``cache.admin`` | operator | cache (queue group) | CacheInvalidate -> CacheInvalidated |
 | ``cache.replica`` | cache of another region | cache (queue group) | CacheReplica, CacheAliasReplica |
+| ``cache.lookup.<cache>``, ``.fill.``, ``.stats.`` | as above | that cache | as above |
 | ``cache.log`` | cache | JetStream, and every cache | CacheInvalidate |
 | ``scheduler.place`` | ingress | scheduler (queue group) | PlaceRequest -> Placement or Rejected |
+| ``scheduler.place.<scheduler>`` | ingress | that scheduler | as above |
 | ``scheduler.settled`` | ingress | every scheduler | Settled |
 | ``scheduler.placed`` | scheduler | every other scheduler | Placed |
 | ``<role>.job.<worker>`` | ingress | that worker | PrefillJob or DecodeJob -> Accepted or Busy |
@@ -18,7 +20,7 @@
 | ``ingress.stream.<ingress>.pong.<worker>`` | worker, or NATS (503) | that ingress | Pong |
 | ``fleet.heartbeat.<role>.<worker>`` | workers | schedulers | Heartbeat |
 | ``fleet.kv.<worker>`` | workers | schedulers | KvEvents |
-| ``fleet.status.<service>.<instance>`` | every service | operators; workers (ingress's) | ServiceStatus |
+| ``fleet.status.<service>.<instance>`` | every service | operators, workers, ingress | ServiceStatus |
 """
 
 import re
@@ -52,6 +54,12 @@ def slug(value: str) -> str:
 
 def _at(region: str, tail: str) -> str:
     return f"{PREFIX}.{key(region)}.{tail}"
+
+
+def of_replica(shared: str, instance: str) -> str:
+    """Where the one of that name hears what is otherwise sent to any of its queue group, on ``shared``; that
+    itself without a name."""
+    return f"{shared}.{key(instance)}" if instance else shared
 
 
 def cache_lookup(region: str) -> str:

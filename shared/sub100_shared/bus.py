@@ -215,6 +215,10 @@ class Bus:
         """The log ``name`` of what is published to ``subject``; nothing is asked of the server yet."""
         return DurableLog(self._nc, name, subject)
 
+    def new_inbox(self) -> str:
+        """A subject that nobody else knows, for replies to this process: listen on ``<inbox>.*``."""
+        return str(self._nc.new_inbox())
+
     async def listen(self, subject: str, listener: Listener) -> None:
         """Call ``listener`` for each message, in order. It must not block; what it raises is logged."""
 

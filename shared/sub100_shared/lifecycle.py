@@ -29,7 +29,7 @@ from sub100_proto import codec, subjects
 from sub100_proto.fleet import ServiceStatus, State
 
 from . import log
-from .bus import Bus, BusUnavailable
+from .bus import Bus, BusUnavailable, Handler, Incoming
 from .config import Common, ConfigError, load, load_common, read_secret
 from .health import Health
 from .metrics import Metrics
@@ -76,6 +76,7 @@ class Runtime:
         self.state: State = "starting"
         self.detail = ""
         self.impairment = ""
+        self._is_addressable = False
         self._status_changed = asyncio.Event()
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -121,6 +122,21 @@ class Runtime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def serve_shared(
+        self,
+        subject: str,
+        handler: Handler,
+        *,
+        queue: str,
+        max_inflight: int,
+        when_full: Callable[[Incoming], bytes | None] | None = None,
+    ) -> None:
+        """``Bus.serve`` as one of the replicas of a queue group, and under this replica's own name too:
+        whoever asks can then pass by a replica that hangs, which a queue group goes on choosing."""
+        for each in (subject, subjects.of_replica(subject, self.instance)):
+            await self.bus.serve(each, handler, queue=queue, max_inflight=max_inflight, when_full=when_full)
+        self._is_addressable = True
+
     async def publish_status(self) -> None:
         subject = subjects.status(self.region, self.name, self.instance)
         status = ServiceStatus(
@@ -129,6 +145,7 @@ class Runtime:
             state=self.state,
             detail=self.impairment or self.detail,
             pid=os.getpid(),
+            is_addressable=self._is_addressable,
         )
         with contextlib.suppress(BusUnavailable):
             await self.bus.publish(subject, codec.encode(status))

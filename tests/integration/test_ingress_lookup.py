@@ -10,9 +10,11 @@ from sub100_ingress.absence import MAX_AWAY, PAUSE_MS, Absence
 from sub100_ingress.cache_key import CacheKey
 from sub100_ingress.exchange import Exchange
 from sub100_ingress.lookup import CacheClient
+from sub100_ingress.replicas import Replicas
 from sub100_proto import codec, subjects
 from sub100_proto.cache import CacheMiss, CacheReply
 from sub100_shared.bus import Bus, Incoming
+from sub100_shared.clock import monotonic_ms
 from sub100_shared.ledger import Ledger
 
 KEY = CacheKey(digest=bytes(32), scope=bytes(32), question="", revision="r")
@@ -57,8 +59,11 @@ def _clock() -> Clock:
 
 
 @pytest.fixture(name="client")
-def _client(bus: Bus, region: str, clock: Clock) -> CacheClient:
-    return CacheClient(bus, TELEMETRY, Absence(clock), region=region, ttl_s=60)
+async def _client(bus: Bus, region: str, clock: Clock) -> CacheClient:
+    replicas = Replicas(monotonic_ms)
+    client = CacheClient(bus, TELEMETRY, Absence(clock), replicas, monotonic_ms, region=region, ttl_s=60)
+    await client.start()
+    return client
 
 
 def patient() -> Exchange:

@@ -11,11 +11,13 @@ from tests.unit.ingress_exchange import TELEMETRY, exchange
 
 from sub100_ingress.exchange import Prompt
 from sub100_ingress.placing import SchedulerClient
+from sub100_ingress.replicas import Replicas
 from sub100_proto import codec, subjects
 from sub100_proto.placement import Placement, PlaceRequest, Rejected, Settled, WorkerRef
 from sub100_proto.sampling import Sampling
 from sub100_scheduler.view import RegionView
 from sub100_shared.bus import Bus, Incoming
+from sub100_shared.clock import monotonic_ms
 from sub100_shared.errors import Refused
 
 PROMPT = Prompt(packed=b"", num_tokens=64, block_hashes=b"", salt="s", sampling=Sampling(max_tokens=8))
@@ -65,14 +67,27 @@ async def view(nats_server: Server, region: str, bus: Bus) -> AsyncIterator[Regi
         await worker.die()
 
 
-def client_of(bus: Bus, region: str, timeout_ms: float = PATIENCE_S * 1e3) -> SchedulerClient:
-    return SchedulerClient(bus, TELEMETRY, region=region, timeout_ms=timeout_ms)
+async def client_of(
+    bus: Bus, region: str, timeout_ms: float = PATIENCE_S * 1e3, patience_ms: float = 0
+) -> SchedulerClient:
+    """Who has heard of no replica yet."""
+    client = SchedulerClient(
+        bus,
+        TELEMETRY,
+        Replicas(monotonic_ms),
+        monotonic_ms,
+        region=region,
+        timeout_ms=timeout_ms,
+        patience_ms=patience_ms,
+    )
+    await client.start()
+    return client
 
 
 async def test_placement_is_settled_when_its_asker_is_cancelled(
     scheduler: Scheduler, bus: Bus, region: str
 ) -> None:
-    asking = asyncio.create_task(client_of(bus, region).place(exchange(), PROMPT, ()))
+    asking = asyncio.create_task((await client_of(bus, region)).place(exchange(), PROMPT, ()))
     async with asyncio.timeout(PATIENCE_S):
         asked = await scheduler.asked.get()
         asking.cancel()
@@ -87,7 +102,7 @@ async def test_placement_that_came_back_is_left_to_the_caller(
     scheduler: Scheduler, bus: Bus, region: str
 ) -> None:
     scheduler.may_answer.set()
-    client = client_of(bus, region)
+    client = await client_of(bus, region)
     placements = [await client.place(exchange(), PROMPT, ()) for _ in range(2)]
     scheduler.rejects = True
     with pytest.raises(Refused, match="none"):
@@ -104,7 +119,7 @@ async def test_fleet_holds_nothing_of_a_placement_that_came_too_late(
     view: RegionView, bus: Bus, region: str
 ) -> None:
     """It would count as load for a minute: the fleet looks full while it idles."""
-    impatient = client_of(bus, region, timeout_ms=0.001)
+    impatient = await client_of(bus, region, timeout_ms=0.001)
     for _ in range(20):
         with pytest.raises(Refused, match="no scheduler answered"):
             await impatient.place(exchange(), PROMPT, ())

@@ -85,14 +85,14 @@ class CacheService:
     async def start(self) -> None:
         bus, region, config = self._runtime.bus, self._runtime.region, self._config
         await self._probe()
-        await bus.serve(
+        await self._runtime.serve_shared(
             subjects.cache_lookup(region),
             self._on_lookup,
             queue=QUEUE,
             max_inflight=config.max_lookups,
             when_full=lambda _: codec.encode(CacheMiss(reason="unavailable")),
         )
-        await bus.serve(
+        await self._runtime.serve_shared(
             subjects.cache_fill(region), self._on_write, queue=QUEUE, max_inflight=config.max_fills
         )
         await bus.serve(
@@ -102,7 +102,7 @@ class CacheService:
             max_inflight=MAX_INVALIDATIONS,
             when_full=lambda _: codec.encode(CacheInvalidated(error="busy: nothing was done, ask again")),
         )
-        await bus.serve(
+        await self._runtime.serve_shared(
             subjects.cache_stats(region),
             self._on_stats,
             queue=QUEUE,

@@ -9,8 +9,9 @@ class IngressConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``model`` is a directory with tokenizer.json; ``served_name`` is what clients call it (default: the
     directory's name). ``allotments`` gives hops other shares of the budget ("prefill=0.5,cache=0.1").
     ``max_bodies_bytes``: of the bodies of all requests in flight, of which one tenant may hold a fourth.
-    ``patience_ms``: how long a stream that has begun waits for a place. ``stall_timeout_s``: how long a
-    stream may stand still; ``step_timeout_s``: how long a busy engine may make no step (well above its
+    ``place_timeout_ms``: how long a scheduler may take; ``patience_ms``: how long a request waits for one
+    to answer, and a stream that has begun for a place. ``stall_timeout_s``: how long a stream may stand
+    still; ``step_timeout_s``: how long a busy engine may make no step (well above its
     longest: a chunk of a long prompt on a CPU may take seconds). ``trust_edge``: an edge alone can reach
     this port, and says what the network took. ``lame_duck_s``: how long a drain goes on taking requests
     while ``/readyz`` says 503 already, so that whoever balances load moves on before any is refused.

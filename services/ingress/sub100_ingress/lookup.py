@@ -22,13 +22,17 @@ from sub100_proto.cache import (
 )
 from sub100_shared import semconv
 from sub100_shared.bus import Bus, BusUnavailable, NoResponders, PayloadTooLarge, ReplyTimeout
+from sub100_shared.clock import Clock
 from sub100_shared.errors import Refused
 from sub100_shared.telemetry import Span, SpanKind, Telemetry, inject
 
 from .absence import Absence
+from .asking import Asker
 from .cache_control import CacheControl
 from .cache_key import CacheKey
 from .exchange import Exchange
+from .lateness import Lateness
+from .replicas import ANY, Replicas
 
 _log = logging.getLogger(__name__)
 
@@ -46,14 +50,29 @@ _AWAY: Final = frozenset({"unavailable", "cut_off"})
 class CacheClient:
     """Look-ups and fills of one region."""
 
-    def __init__(self, bus: Bus, telemetry: Telemetry, absence: Absence, *, region: str, ttl_s: int) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        telemetry: Telemetry,
+        absence: Absence,
+        replicas: Replicas,
+        clock: Clock,
+        *,
+        region: str,
+        ttl_s: int,
+    ) -> None:
         self._bus = bus
         self._telemetry = telemetry
         self._absence = absence
-        self._lookup_subject = subjects.cache_lookup(region)
+        self._replicas = replicas
+        self._lookups = Asker(bus, replicas, subjects.cache_lookup(region), clock, Lateness())
+        self._stats = Asker(bus, replicas, subjects.cache_stats(region), clock, Lateness())
         self._fill_subject = subjects.cache_fill(region)
         self._ttl_s = ttl_s
-        self._stats_subject = subjects.cache_stats(region)
+
+    async def start(self) -> None:
+        await self._lookups.start()
+        await self._stats.start()
 
     async def warm_up(self) -> None:
         """One look-up that nobody waits for: the first real one finds all connections made. Never raises."""
@@ -64,7 +83,7 @@ class CacheClient:
             budget=Budget(total_ms=_WARM_UP_MS, remaining_ms=_WARM_UP_MS, allotted_ms=_WARM_UP_MS),
         )
         with contextlib.suppress(NoResponders, ReplyTimeout, BusUnavailable):
-            await self._bus.request(self._lookup_subject, codec.encode(query), timeout_s=_WARM_UP_MS / 1e3)
+            await self._lookups.ask(lambda _: codec.encode(query), timeout_s=_WARM_UP_MS / 1e3)
 
     async def lookup(self, ex: Exchange, key: CacheKey) -> CacheReply:
         """A hit that the request may use, or a miss; a slow or dead cache is one of reason ``unavailable``.
@@ -91,13 +110,12 @@ class CacheClient:
                 threshold=ex.tenant.threshold,
                 max_age_s=control.max_age_s if control.may_read else 0,
             )
-            msg = await self._bus.request(
-                self._lookup_subject,
-                codec.encode(query),
+            answer = await self._lookups.ask(
+                lambda _: codec.encode(query),
                 timeout_s=(max(hop.allotted_ms, MIN_ALLOTMENT_MS) + _REPLY_GRACE_MS) / 1e3,
                 headers=inject(span),
             )
-            reply = codec.decode_cache_reply(msg.data)
+            reply = codec.decode_cache_reply(answer.data)
             own_ms = reply.spent_ms
             is_away = isinstance(reply, CacheMiss) and reply.reason in _AWAY
             if isinstance(reply, CacheHit) and not _is_usable(reply, control):
@@ -162,8 +180,8 @@ class CacheClient:
         """A tenant's own counts; raises Refused ``cache_unavailable``, within STATS_TIMEOUT_S."""
         query = codec.encode(CacheStatsQuery(tenant=tenant))
         try:
-            msg = await self._bus.request(self._stats_subject, query, timeout_s=STATS_TIMEOUT_S)
-            reply = codec.decode_cache_admin_reply(msg.data)
+            answer = await self._stats.ask(lambda _: query, timeout_s=STATS_TIMEOUT_S)
+            reply = codec.decode_cache_admin_reply(answer.data)
         except (NoResponders, ReplyTimeout, msgspec.MsgspecError) as error:
             raise Refused("cache_unavailable", "the cache does not answer") from error
         if not isinstance(reply, CacheStats) or reply.error:
@@ -174,7 +192,9 @@ class CacheClient:
         """Never raises: what is lost here comes again."""
         try:
             await self._bus.publish(
-                self._fill_subject, codec.encode(message), headers=None if span is None else inject(span)
+                subjects.of_replica(self._fill_subject, self._replicas.choose() or ANY),
+                codec.encode(message),
+                headers=None if span is None else inject(span),
             )
         except (BusUnavailable, PayloadTooLarge) as error:
             _log.debug("not sent to the cache", extra={"error": str(error)})

@@ -1,8 +1,9 @@
-"""How long a stream that has begun waits for a place.
+"""How long a request waits for a place.
 
-Before its first token a request is refused at once: a retry is safe and the client knows best. After it,
-what cannot be placed now (NATS is away, the scheduler restarts, every worker is full or drains) is worth a
-short wait: the client sees a pause instead of a broken answer.
+Before its first token it waits for a scheduler that restarts, and for nothing else: what a scheduler refuses
+is refused at once; a retry is safe and the client knows best. After it, whatever cannot be placed now (NATS
+is away, no scheduler answers, every worker is full or drains) is worth a short wait: the client sees a pause
+instead of a broken answer.
 """
 
 import asyncio
@@ -34,6 +35,10 @@ class Patience:
             raise refused
         await asyncio.sleep(min(self._delay_s, left_ms / 1e3))
         self._delay_s = min(2 * self._delay_s, _MAX_DELAY_S)
+
+    @property
+    def left_ms(self) -> float:
+        return self._timeout_ms if self._until_ms is None else max(0.0, self._until_ms - self._clock())
 
     @property
     def is_wearing(self) -> bool:

@@ -1,41 +1,58 @@
 """The schedule hop: ask for workers, and say what became of them."""
 
-import asyncio
-import itertools
 import logging
-import secrets
 from typing import Final
 
 import msgspec
 
 from sub100_proto import codec, subjects
-from sub100_proto.placement import Placement, PlaceRequest, Settled, WorkerRef
+from sub100_proto.placement import Placement, PlaceReply, PlaceRequest, Settled, WorkerRef
 from sub100_shared import semconv
 from sub100_shared.bus import Bus, BusUnavailable, NoResponders, ReplyTimeout
+from sub100_shared.clock import Clock
 from sub100_shared.errors import Refused
 from sub100_shared.telemetry import SpanKind, Telemetry, fail, inject
 
+from .asking import Answer, Asker, Encode
 from .exchange import Exchange, Prompt
+from .lateness import Lateness
+from .patience import Patience
+from .replicas import Replicas
 
 _log = logging.getLogger(__name__)
 
 _WEIGHT: Final = 0.2
+_UNAVAILABLE: Final = "scheduler_unavailable"
 
 
 class SchedulerClient:
-    """Placements of one region."""
+    """Placements of one region. ``timeout_ms`` bounds one question; a request whose question nobody answers
+    asks again, for twice as long each time, for ``patience_ms`` in all: a scheduler that restarts is back by
+    then. A stream that has begun has a patience of its own."""
 
-    def __init__(self, bus: Bus, telemetry: Telemetry, *, region: str, timeout_ms: float) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        telemetry: Telemetry,
+        replicas: Replicas,
+        clock: Clock,
+        *,
+        region: str,
+        timeout_ms: float,
+        patience_ms: float,
+    ) -> None:
         self._bus = bus
         self._telemetry = telemetry
-        self._subject = subjects.scheduler_place(region)
+        self._clock = clock
         self._settled_subject = subjects.scheduler_settled(region)
-        # A restarted process has the same name and starts to count anew.
-        self._prefix = secrets.token_hex(6)
-        self._numbers = itertools.count()
-        self._timeout_s = timeout_ms / 1e3
+        self._asker = Asker(bus, replicas, subjects.scheduler_place(region), clock, Lateness(), self._abandon)
+        self._timeout_ms = timeout_ms
+        self._patience_ms = patience_ms
         self.predicted_ttft_ms = 0.0
         """Of the last placements, smoothed."""
+
+    async def start(self) -> None:
+        await self._asker.start()
 
     async def place(
         self, ex: Exchange, prompt: Prompt, avoid: tuple[WorkerRef, ...], kv_at: str = ""
@@ -43,13 +60,13 @@ class SchedulerClient:
         """Workers for the request; raises Refused when there are none or nobody can tell.
 
         A placement that comes back is the caller's to settle. One that may have been made and does not come
-        back (late, unreadable, the caller cancelled) is settled here: nobody else knows of it.
+        back (late, second, unreadable, the caller cancelled) is settled here: nobody else knows of it.
         """
-        placement_id = f"{self._prefix}-{next(self._numbers):x}"
         hop = ex.ledger.open(semconv.HOP_SCHEDULE)
         span = self._telemetry.start(semconv.SCHEDULE, ex.span, kind=SpanKind.CLIENT)
-        own_ms: float | None = None
-        try:
+        headers = inject(span)
+
+        def encode(placement_id: str) -> bytes:
             query = PlaceRequest(
                 request_id=ex.request_id,
                 tenant=ex.tenant.name,
@@ -65,10 +82,11 @@ class SchedulerClient:
                 placement_id=placement_id,
                 kv_at=kv_at,
             )
-            msg = await self._bus.request(
-                self._subject, codec.encode(query), timeout_s=self._timeout_s, headers=inject(span)
-            )
-            reply = codec.decode_place_reply(msg.data)
+            return codec.encode(query)
+
+        own_ms: float | None = None
+        try:
+            reply = await self._answer(ex, encode, headers)
             own_ms = reply.spent_ms
             if isinstance(reply, Placement):
                 if ex.placed_at_ms is None:
@@ -77,22 +95,34 @@ class SchedulerClient:
                 span.set_attribute(semconv.PREDICTED_TTFT_MS, round(reply.predicted_ttft_ms, 3))
                 self.predicted_ttft_ms += _WEIGHT * (reply.predicted_ttft_ms - self.predicted_ttft_ms)
                 return reply
-            fail(span, reply.code)
             raise Refused(reply.code, reply.reason, retry_after_s=reply.retry_after_s)
-        except asyncio.CancelledError:
-            await self._abandon(placement_id)
+        except Refused as refused:
+            fail(span, refused.code)
             raise
-        except (NoResponders, ReplyTimeout) as error:
-            fail(span, "scheduler_unavailable")
-            if isinstance(error, ReplyTimeout):
-                await self._abandon(placement_id)
-            raise Refused("scheduler_unavailable", "no scheduler answered") from error
-        except msgspec.MsgspecError as error:
-            fail(span, "scheduler_unavailable")
-            await self._abandon(placement_id)
-            raise Refused("scheduler_unavailable", "unreadable answer of the scheduler") from error
         finally:
             ex.close_hop(hop, span, own_ms)
+
+    async def _answer(self, ex: Exchange, encode: Encode, headers: dict[str, str]) -> PlaceReply:
+        """A scheduler's; raises Refused when none answers in time."""
+        patience = Patience(self._clock, 0 if ex.has_begun else self._patience_ms)
+        timeout_ms = self._timeout_ms
+        while True:
+            try:
+                answer = await self._asker.ask(encode, timeout_s=timeout_ms / 1e3, headers=headers)
+                return await self._read(answer)
+            except NoResponders:
+                pass
+            except ReplyTimeout:
+                timeout_ms *= 2
+            await patience.wait(Refused(_UNAVAILABLE, "no scheduler answered"))
+            timeout_ms = max(self._timeout_ms, min(timeout_ms, patience.left_ms))
+
+    async def _read(self, answer: Answer) -> PlaceReply:
+        try:
+            return codec.decode_place_reply(answer.data)
+        except msgspec.MsgspecError as error:
+            await self._abandon(answer.ask)
+            raise Refused(_UNAVAILABLE, "unreadable answer of the scheduler") from error
 
     async def settle(self, settled: Settled) -> None:
         """Tell the schedulers what became of a placement. Never raises: it also ends by itself."""

@@ -42,6 +42,7 @@ from .model_revision import ModelRevision, text_revision
 from .opening import Opener
 from .placing import SchedulerClient
 from .prepare import Preparer
+from .replicas import Replicas
 from .request_metrics import RequestMetrics
 from .serving import Serving
 from .strays import Strays
@@ -68,6 +69,8 @@ class IngressService:
         config: IngressConfig,
         serving: Serving,
         cache: CacheClient,
+        scheduler: SchedulerClient,
+        replicas: Mapping[str, Replicas],
         table: AttemptTable,
         watchdog: Watchdog,
         liveness: Liveness,
@@ -81,6 +84,8 @@ class IngressService:
         self._serving = serving
         self._keys = keys
         self._cache = cache
+        self._scheduler = scheduler
+        self._replicas = replicas
         self._table = table
         self._watchdog = watchdog
         self._liveness = liveness
@@ -113,6 +118,10 @@ class IngressService:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         runtime = self._runtime
         await runtime.bus.listen(subjects.stream_all(runtime.region, runtime.instance), self._on_stream)
+        for service, replicas in self._replicas.items():
+            await runtime.bus.listen(subjects.status_of(runtime.region, service), replicas.on_status)
+        await self._scheduler.start()
+        await self._cache.start()
         runtime.bus.on_state(self._table.on_reconnect)
         runtime.bus.on_state(self._liveness.on_bus_state)
         await runtime.bus.listen(subjects.heartbeat_all(runtime.region), self._on_heartbeat)
@@ -194,13 +203,22 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         claim_timeout_ms=config.claim_timeout_ms,
         max_buffered=config.max_buffered_events,
     )
+    replicas = {"scheduler": Replicas(monotonic_ms), "cache": Replicas(monotonic_ms)}
     scheduler = SchedulerClient(
-        runtime.bus, runtime.telemetry, region=runtime.region, timeout_ms=config.place_timeout_ms
+        runtime.bus,
+        runtime.telemetry,
+        replicas["scheduler"],
+        monotonic_ms,
+        region=runtime.region,
+        timeout_ms=config.place_timeout_ms,
+        patience_ms=config.patience_ms,
     )
     cache = CacheClient(
         runtime.bus,
         runtime.telemetry,
         Absence(monotonic_ms),
+        replicas["cache"],
+        monotonic_ms,
         region=runtime.region,
         ttl_s=config.cache_ttl_s,
     )
@@ -277,7 +295,19 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
         long_prompt_bytes=config.long_prompt_bytes,
     )
     return IngressService(
-        runtime, config, serving, cache, table, watchdog, liveness, fleet, judge, surface, keys
+        runtime,
+        config,
+        serving,
+        cache,
+        scheduler,
+        replicas,
+        table,
+        watchdog,
+        liveness,
+        fleet,
+        judge,
+        surface,
+        keys,
     )
 
 

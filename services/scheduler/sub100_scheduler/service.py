@@ -155,7 +155,7 @@ class SchedulerService:
         await bus.listen(subjects.scheduler_settled(region), self._on_settled)
         self._runtime.spawn(self._tick(), "tick")
         await asyncio.sleep(self._config.listen_first_s)
-        await bus.serve(
+        await self._runtime.serve_shared(
             subjects.scheduler_place(region),
             self._placer.handle,
             queue=QUEUE,
