@@ -153,6 +153,15 @@ CACHE_JUDGED: Final = counter(
     by="ingress",
     rare="a tenant has a judge, and the guard refuses a near question",
 )
+REPLICAS_PASSED_BY: Final = counter(
+    "sub100.replica.passed_by",
+    "{replica}",
+    "Times that ingress found a replica of the scheduler or the cache late with an answer, or gone, and asked "
+    "the others from then on.",
+    *(names.SERVICE, names.REASON),
+    by="ingress",
+    rare="a replica hangs or is killed",
+)
 TENANT_REQUESTS: Final = counter(
     "sub100.tenant.requests",
     "{request}",

@@ -87,6 +87,8 @@ ROLE: Final = "sub100.role"
 POOL: Final = "sub100.pool"
 STATE: Final = "sub100.state"
 PHASE: Final = "sub100.phase"
+SERVICE: Final = "sub100.service"
+REASON: Final = "sub100.reason"
 SIGNAL: Final = "sub100.signal"
 GENERATION: Final = "sub100.generation"
 

@@ -33,7 +33,7 @@ STEP_S = 0.1
 SERVICES = ("traces", "cache", "scheduler", "prefill", "decode", "ingress")
 UNPROVOKED = {
     *("sub100.stream.unknown_events", "sub100.bus.dropped", "sub100.index.gaps"),
-    *("sub100.cache.refused", "sub100.cache.judged", "sub100.cache.shadow"),
+    *("sub100.cache.refused", "sub100.cache.judged", "sub100.cache.shadow", "sub100.replica.passed_by"),
 }
 """Rare ones that no fault here brings about for certain; they are there, with the value 0."""
 

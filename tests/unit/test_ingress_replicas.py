@@ -43,7 +43,9 @@ def test_replicas_are_asked_in_turn(world: World) -> None:
 
 def test_replica_that_is_late_is_passed_by_until_it_answers(world: World) -> None:
     world.view.on_late("a")
+    world.view.on_late("a")
     assert world.choices(3) == ["b", "b", "b"]
+    assert world.view.num_lost == {"late": 1, "gone": 0}
     world.view.on_answer("a")
     assert set(world.choices(2)) == {"a", "b"}
 
@@ -76,6 +78,7 @@ def test_last_heard_is_asked_when_all_are_late(world: World) -> None:
 
 def test_replica_that_is_gone_is_not_asked_until_it_says_that_it_is_back(world: World) -> None:
     world.view.on_unheard("a")
+    assert world.view.num_lost == {"late": 0, "gone": 1}
     world.view.on_answer("a")  # to a question from before
     assert world.choices(2) == ["b", "b"]
     world.say("a")

@@ -8,7 +8,7 @@ Pure but for the clock.
 
 import logging
 from collections.abc import Collection
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -25,6 +25,9 @@ SILENT_MS: Final = 3_500.0
 """Three status messages missed, and a bit for the fourth."""
 
 
+Reason = Literal["late", "gone"]
+
+
 class _Replica(msgspec.Struct):
     heard_ms: float
     is_late: bool = False
@@ -37,6 +40,8 @@ class Replicas:
         self._clock = clock
         self._known: dict[str, _Replica] = {}
         """Who was asked longest ago comes first."""
+        self.num_lost: dict[Reason, int] = {"late": 0, "gone": 0}
+        """How often one was found so."""
 
     def on_status(self, msg: Incoming) -> None:
         """Listener of ``subjects.status_of``."""
@@ -85,12 +90,16 @@ class Replicas:
         replica = self._known.get(name)
         if replica is not None and not replica.is_late:
             replica.is_late = True
-            _log.info("replica is late", extra={"replica": name})
+            self._lost(name, "late")
 
     def on_unheard(self, name: str) -> None:
         """NATS says that nobody listens: gone, until it says that it is back."""
         if self._known.pop(name, None) is not None:
-            _log.warning("replica is gone", extra={"replica": name})
+            self._lost(name, "gone")
+
+    def _lost(self, name: str, reason: Reason) -> None:
+        self.num_lost[reason] += 1
+        _log.info("replica passed by", extra={"replica": name, "reason": reason})
 
     def _is_silent(self, replica: _Replica) -> bool:
         return self._clock() - replica.heard_ms > SILENT_MS

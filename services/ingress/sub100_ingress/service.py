@@ -253,6 +253,14 @@ async def build(runtime: Runtime, config: IngressConfig) -> IngressService:
     runtime.metrics.observe(
         catalog.CACHE_JUDGED, lambda: {(verdict,): num for verdict, num in judge.num_cases.items()}
     )
+    runtime.metrics.observe(
+        catalog.REPLICAS_PASSED_BY,
+        lambda: {
+            (service, reason): num
+            for service, known in replicas.items()
+            for reason, num in known.num_lost.items()
+        },
+    )
     cached = CachedAnswers(cache, Afterwards(cache, judge), preparer, generator, scheduler, fleet)
     serving = Serving(cached, preparer, Choices(generator), metrics, max_inflight=config.max_inflight)
     runtime.metrics.observe(catalog.REQUESTS_IN_FLIGHT, lambda: serving.num_inflight)
