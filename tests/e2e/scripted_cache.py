@@ -103,7 +103,7 @@ class ScriptedCache:
 
 @contextlib.contextmanager
 def scripted_cache(stack: Stack) -> Iterator[ScriptedCache]:
-    """Takes the place of every cache replica of the stack until the block ends."""
+    """Takes the place of every cache replica of the stack, its name included, until the block ends."""
     replicas = [replica for replica in stack.replicas.values() if replica.service == "cache"]
     for replica in replicas:
         replica.signal(signal.SIGKILL)
@@ -115,9 +115,14 @@ def scripted_cache(stack: Stack) -> Iterator[ScriptedCache]:
 
     async def serve() -> Bus:
         bus = await Bus.connect(stack.nats.url, name="scripted-cache")
-        await bus.serve(subjects.cache_lookup(REGION), cache.on_lookup, queue="cache", max_inflight=256)
-        await bus.serve(subjects.cache_stats(REGION), cache.on_admin, queue="cache", max_inflight=16)
-        await bus.listen(subjects.cache_fill(REGION), cache.on_write)
+        for name in (*(replica.instance for replica in replicas), ""):
+            lookup, stats, fill = (
+                subjects.of_replica(shared(REGION), name)
+                for shared in (subjects.cache_lookup, subjects.cache_stats, subjects.cache_fill)
+            )
+            await bus.serve(lookup, cache.on_lookup, queue="cache", max_inflight=256)
+            await bus.serve(stats, cache.on_admin, queue="cache", max_inflight=16)
+            await bus.listen(fill, cache.on_write)
         return bus
 
     bus = asyncio.run_coroutine_threadsafe(serve(), loop).result(PATIENCE_S)
