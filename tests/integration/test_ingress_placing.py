@@ -16,7 +16,7 @@ from sub100_proto import codec, subjects
 from sub100_proto.placement import Placement, PlaceRequest, Rejected, Settled, WorkerRef
 from sub100_proto.sampling import Sampling
 from sub100_scheduler.view import RegionView
-from sub100_shared.bus import Bus, Incoming
+from sub100_shared.bus import Bus, Incoming, NoResponders
 from sub100_shared.clock import monotonic_ms
 from sub100_shared.errors import Refused
 
@@ -129,3 +129,36 @@ async def test_fleet_holds_nothing_of_a_placement_that_came_too_late(
     await asker.settle(Settled(placement_id=placed.placement_id, phase="all"))
     await eventually(lambda: not len(view.inflight))
     assert [worker.inflight_decodes for worker in view.fleet.workers] == [0]
+
+
+async def test_request_waits_for_a_scheduler_that_comes_back(
+    nats_server: Server, bus: Bus, region: str
+) -> None:
+    client = await client_of(bus, region, patience_ms=PATIENCE_S * 1e3)
+    placing = asyncio.create_task(client.place(exchange(), PROMPT, ()))
+    with pytest.raises(NoResponders):  # behind the first question, on the same connection
+        await bus.request(subjects.scheduler_place(region), b"", timeout_s=PATIENCE_S)
+    assert not placing.done()
+    back = Scheduler()
+    back.may_answer.set()
+    other = await Bus.connect(nats_server.url, name="scheduler")
+    await other.serve(subjects.scheduler_place(region), back.on_place, queue="scheduler")
+    assert (await placing).decode.worker_id == "d1"
+    assert back.asked.qsize() == 1
+    await other.close(2)
+
+
+async def test_request_is_refused_when_no_scheduler_comes_back(bus: Bus, region: str) -> None:
+    client = await client_of(bus, region, patience_ms=100)
+    with pytest.raises(Refused) as raised:
+        await client.place(exchange(), PROMPT, ())
+    assert raised.value.code == "scheduler_unavailable"
+    assert raised.value.retry_after_s >= 1
+
+
+async def test_stream_that_has_begun_is_left_to_its_own_patience(bus: Bus, region: str) -> None:
+    client = await client_of(bus, region, patience_ms=1e9)
+    begun = exchange()
+    begun.output_ids = [7]
+    with pytest.raises(Refused, match="no scheduler answered"):
+        await client.place(begun, PROMPT, ())
