@@ -11,7 +11,8 @@ from sub100_engine.api import Output
 from sub100_engine.worker.streams import Stream, Streams
 from sub100_proto import codec
 from sub100_proto.stream import Failed, StreamBatch, Timing, Tokens
-from sub100_shared.bus import BusUnavailable
+from sub100_shared.bus import BusUnavailable, PayloadTooLarge
+from sub100_shared.errors import http_status
 
 
 class Wire:
@@ -20,10 +21,18 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[tuple[str, StreamBatch]] = []
         self.is_cut = False
+        self.max_bytes = 1 << 20
+        self.takes = asyncio.Event()
+        self.takes.set()
+        self.was_asked = asyncio.Event()
 
     async def publish(self, subject: str, payload: bytes) -> None:
+        self.was_asked.set()
+        await self.takes.wait()
         if self.is_cut:
             raise BusUnavailable
+        if len(payload) > self.max_bytes:
+            raise PayloadTooLarge(len(payload), self.max_bytes)
         self.sent.append((subject, codec.decode_stream_batch(payload)))
 
     def batches(self, subject: str) -> list[list[tuple[str, int, tuple[int, ...]]]]:
@@ -134,6 +143,42 @@ async def test_streams_bound_what_waits_for_the_connection(streams: Streams, wir
     streams.send_unsent()
     await flushed(streams)
     assert sum(len(batch.events) for _, batch in wire.sent) == 16_000
+
+
+async def test_streams_bound_what_waits_for_a_bus_that_takes_nothing(streams: Streams, wire: Wire) -> None:
+    """What is lost is still in the ring: it is asked for, as any gap is."""
+    stream = streams.open("a", "ing1", 0)
+    wire.takes.clear()
+    tell(streams, stream, [0])
+    await wire.was_asked.wait()
+    for token in range(1, 100_000):
+        tell(streams, stream, [token])
+    wire.takes.set()
+    await flushed(streams)
+    num_sent = sum(len(batch.events) for _, batch in wire.sent)
+    assert num_sent == 1 + 16_384
+    wire.sent.clear()
+    assert streams.resend("a", num_sent)
+    await flushed(streams)
+    assert wire.batches("ing1") == [[("a", num_sent, tuple(range(num_sent, 100_000)))]]
+
+
+async def test_streams_send_one_by_one_what_is_too_much_for_a_message(streams: Streams, wire: Wire) -> None:
+    """And end the attempt whose event is too large by itself: nobody would ever hear of it."""
+    wire.max_bytes = 2_000
+    for attempt in ("a", "b", "c"):
+        tell(streams, streams.open(attempt, "ing1", 0), list(range(300 if attempt == "a" else 10_000)))
+    tell(streams, streams.open("d", "ing1", 0), [4])
+    await flushed(streams)
+    told = [event for _, batch in wire.sent for event in batch.events]
+    assert [(event.attempt, type(event)) for event in told] == [
+        ("a", Tokens),
+        ("b", Failed),
+        ("c", Failed),
+        ("d", Tokens),
+    ]
+    assert isinstance(told[1], Failed)
+    assert http_status(told[1].code) == 413
 
 
 def test_log_probabilities_are_kept_and_told_again_with_their_tokens() -> None:

@@ -21,6 +21,7 @@ Publish = Callable[[str, bytes], Awaitable[None]]
 _MAX_KEPT_STREAMS: Final = 1024
 _MAX_KEPT_TOKENS: Final = 65_536
 _MAX_UNSENT_EVENTS: Final = 16_384
+"""While there is no connection, and while one takes nothing. What is lost beyond is asked for."""
 _TOKEN_BYTES: Final = 36
 """A token id as a Python int in a list."""
 
@@ -107,6 +108,8 @@ class Streams:
         self._pending: dict[str, list[StreamEvent]] = {}
         self._unsent: dict[str, list[StreamEvent]] = {}
         self._num_unsent = 0
+        self._num_pending = 0
+        self._num_lost = 0
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -129,6 +132,10 @@ class Streams:
 
     def tell(self, subject: str, event: StreamEvent) -> None:
         """The same for an attempt that has no stream here."""
+        if self._num_pending >= _MAX_UNSENT_EVENTS:
+            self._num_lost += 1
+            return
+        self._num_pending += 1
         pending = self._pending.get(subject)
         if pending is None:
             self._pending[subject] = [event]
@@ -185,17 +192,32 @@ class Streams:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            pending, self._pending = self._pending, {}
+            pending, self._pending, self._num_pending = self._pending, {}, 0
             for subject, events in pending.items():
-                batch = StreamBatch(self._worker_id, self._epoch, tuple(events))
-                try:
-                    await self._publish(subject, codec.encode(batch))
-                except BusUnavailable:
-                    self.keep_unsent(subject, events)
-                except PayloadTooLarge as error:
-                    _log.error("events not sent", extra={"size": error.size, "limit": error.limit})
+                await self._send(subject, events)
+            if self._num_lost:
+                _log.warning("events lost: the bus was slow", extra={"num_events": self._num_lost})
+                self._num_lost = 0
             if not self._pending:
                 self._idle.set()
+
+    async def _send(self, subject: str, events: list[StreamEvent]) -> None:
+        """What is too much for one message leaves one by one; an event that is too large by itself is its
+        attempt's end, for it would be too large the next time."""
+        batch = StreamBatch(self._worker_id, self._epoch, tuple(events))
+        try:
+            await self._publish(subject, codec.encode(batch))
+        except BusUnavailable:
+            self.keep_unsent(subject, events)
+        except PayloadTooLarge as error:
+            if len(events) > 1:
+                for event in events:
+                    await self._send(subject, [event])
+                return
+            _log.error("event not sent", extra={"size": error.size, "limit": error.limit})
+            if not isinstance(events[0], Failed):
+                reason = "a message cannot hold what was asked for of a token"
+                await self._send(subject, [Failed(events[0].attempt, "request_too_large", reason)])
 
     def keep_unsent(self, subject: str, events: list[StreamEvent]) -> None:
         """A short loss of the connection costs no stream its end; beyond the bound events are lost."""
