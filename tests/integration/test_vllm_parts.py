@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ from sub100_engine.vllm.kv_memory import KvMemory
 from sub100_engine.vllm.leases import Leases
 from sub100_engine.vllm.puller import CONNECTOR
 from sub100_proto.kv import KvHandle
-from sub100_proto.sampling import Sampling
+from sub100_proto.sampling import Sampling, Structured
 
 pytestmark = [
     pytest.mark.vllm,
@@ -65,6 +65,30 @@ async def test_engine_that_refuses_a_decode_leaves_its_kv_to_the_next(
     assert (await told).error == "engine_error"
     await asyncio.gather(*engine._releases)
     assert len(leases) == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "has_kv", "code"),
+    [([], False, "invalid_grammar"), ([4], False, "engine_error"), ([], True, "engine_error")],
+)
+async def test_structured_answer_that_ends_in_an_error_blames_its_grammar_only_where_it_began(
+    handle: KvHandle, output: list[int], has_kv: bool, code: str
+) -> None:
+    """Where it goes on, the grammar was compiled before. What became of the pull is not told here."""
+    from vllm.outputs import CompletionOutput, RequestOutput
+
+    from sub100_engine.vllm.attempt import Attempt
+
+    async def failed() -> AsyncIterator[RequestOutput]:
+        completion = CompletionOutput(0, "", [], None, None, finish_reason="error")
+        yield RequestOutput("a", None, [1, 2, 3], None, [completion], finished=True)
+
+    sampling = Sampling(max_tokens=9, structured=Structured(kind="json_object"))
+    kv = handle if has_kv else None
+    work = Work(attempt="a", prompt=[1, 2, 3], sampling=sampling, output=output, kv=kv)
+    told: list[Output] = []
+    assert await Attempt(work, told.append, "", asyncio.get_running_loop()).run(failed()) is None
+    assert [each.error for each in told] == [code]
 
 
 @pytest.mark.parametrize("is_ordered", [False, True])

@@ -96,7 +96,8 @@ class Attempt:
             if report is not None and report.outcome != "pulled":
                 self.tell(error=report.outcome, reason=report.reason, transfer_ms=report.duration_ms)
                 return
-        if reason == "error" and self.work.sampling.structured is not None and not self.has_told:
+        is_begun = bool(self.work.output) or self.work.kv is not None  # with a grammar that was compiled then
+        if reason == "error" and self.work.sampling.structured and not is_begun and not self.has_told:
             self.tell(error="invalid_grammar", reason="the grammar cannot be compiled")
             return
         self.tell(error="engine_error", reason=f"the engine ended the request: {reason}")
