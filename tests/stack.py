@@ -119,7 +119,9 @@ class Replica:
 
     @property
     def log(self) -> str:
-        return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
+        """Whole lines: what is being written at this moment is left out."""
+        whole, newline, _ = self._log_path.read_text(errors="replace").rpartition("\n")
+        return whole + newline
 
 
 class Stack:

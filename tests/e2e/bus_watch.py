@@ -12,18 +12,20 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from tests.patience import PATIENCE_S
 from tests.stack import Stack
 
 from sub100_proto import codec
 from sub100_proto.fleet import Heartbeat
-from sub100_proto.subjects import PREFIX
+from sub100_proto.jobs import Control
+from sub100_proto.subjects import PREFIX, Role
 from sub100_shared.bus import Bus, BusUnavailable, Incoming
 
 _WATCH: Final = f"{PREFIX}.local.watch"
 """Where watches send to themselves: what comes before it has come."""
+Told = TypeVar("Told", bound=Control)
 _WORK: Final = (".scheduler.place.", ".prefill.job.", ".decode.job.")
 
 
@@ -69,6 +71,11 @@ class BusWatch:
     def dispatched_since(self, mark: int) -> list[str]:
         """Subjects of placements asked and jobs published."""
         return [msg.subject for msg in self.since(mark, *_WORK)]
+
+    def told_since(self, mark: int, role: Role, kind: type[Told]) -> list[Told]:
+        """What workers were told, of one kind: a Ping comes whenever one is silent for a moment."""
+        told = (codec.decode_control(msg.data) for msg in self.since(mark, f".{role}.control."))
+        return [control for control in told if isinstance(control, kind)]
 
     def num_in(self, worker_id: str) -> int:
         """Requests that the worker said to have, waiting or running; -1 when it was never heard."""

@@ -29,8 +29,7 @@ def log_of(stack: Stack, request_id: str, instance: str = "ingress-1") -> dict[s
     needle = f'"request_id":"{request_id}"'
 
     def lines() -> list[dict[str, Any]]:
-        whole = stack.replicas[instance].log.rpartition("\n")[0].splitlines()
-        found = [json.loads(line) for line in whole if needle in line]
+        found = [json.loads(line) for line in stack.replicas[instance].log.splitlines() if needle in line]
         return [line for line in found if line["event"] == "request"]
 
     [line] = eventually(lines, f"a log line of {request_id}")

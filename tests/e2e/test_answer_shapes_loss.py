@@ -178,12 +178,12 @@ def test_long_prompt_goes_on_with_the_kv_that_prefill_still_has(slow: Stack, bus
         name = "sub100_engine_prompt_tokens_total"
         return Scrape(slow.replicas["prefill-1"]).total(name, sub100_source="cached")
 
-    words = " ".join(f"word{number % 97}" for number in range(400))
+    words = " ".join(f"word{number % 97}" for number in range(1200))
     body = BODY | {"messages": [{"role": "user", "content": words}]}
     mark, before = bus.mark(), num_cached()
     answer = killed_after(slow, bus, body, 20)
     num_prompt = answer.usage["prompt_tokens"]
-    assert num_prompt > 1_000
+    assert num_prompt > 3_000  # whatever the scheduler has learnt of a busy machine: too long for decode
     assert len(bus.since(mark, ".prefill.job.")) >= 2
     resumed = codec.decode_job(bus.since(mark, ".decode.job.")[-1].data)
     assert isinstance(resumed, DecodeJob)

@@ -15,6 +15,7 @@ from tests.stack import Stack, running_stack
 
 from sub100_proto import codec
 from sub100_proto.cache import CacheFill, CacheMiss
+from sub100_proto.jobs import Abort
 
 pytestmark = sim_only
 STEP_S = 0.3
@@ -61,7 +62,7 @@ def test_hit_before_the_first_token_cancels_the_dispatch(own: Stack, cache: Scri
     cache.reply, cache.delay_s = lambda _: hit("Hel", "lo"), STEP_S / 3
     with watching(own) as bus:
         answer, mark = eventually(lambda: hit_beside_a_dispatch(own, bus), "a hit beside a dispatch")
-        bus.wait(lambda: bool(aborts(bus, mark)), "its abort")
+        bus.wait(lambda: bool(bus.told_since(mark, "prefill", Abort)), "its abort")
         bus.wait(lambda: bool(bus.since(mark, ".scheduler.settled.")), "its placement settled")
         bus.wait_idle("prefill-1", "decode-1")
         assert bus.since(mark, ".decode.job.", ".cache.fill.") == []
@@ -86,10 +87,6 @@ def hit_beside_a_dispatch(own: Stack, bus: BusWatch) -> tuple[Answer, int] | Non
     answer = ask(own, body(stream=True, stream_options={"include_usage": True}))
     is_beside = bool(bus.since(mark, ".prefill.job."))
     return (answer, mark) if is_beside and answer.headers["x-sub100-cache"] == "semantic" else None
-
-
-def aborts(bus: BusWatch, mark: int) -> list[bytes]:
-    return [msg.data for msg in bus.since(mark, ".prefill.control.") if b"abort" in msg.data]
 
 
 def test_miss_pays_nothing_for_a_slow_look_up(own: Stack, cache: ScriptedCache) -> None:

@@ -12,6 +12,7 @@ from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.slow import prompt_of_steps, slow_stack
 from tests.e2e.system import MODEL, sim_only
 from tests.e2e.test_cache_field_cases import assistant, body, fill, hits, is_hit, user
+from tests.patience import at_best
 from tests.stack import Stack
 
 pytestmark = sim_only
@@ -86,11 +87,7 @@ def test_openai_client_reads_a_hit_that_was_filled_the_other_way(
 def test_replayed_stream_begins_with_the_role_and_ends_with_done(own: Stack) -> None:
     request = plain()
     fill(own, request)
-    for _ in range(20):
-        hit = post(own.url, request | {"stream": True}, own.keys["similar"])
-        if is_hit(hit):
-            break
-    assert is_hit(hit)
+    hit = hits(own, request | {"stream": True})
     assert hit.chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert hit.events[-1] == DONE
     assert hit.events.count(DONE) == 1
@@ -104,9 +101,8 @@ def test_first_token_of_a_hit_is_far_sooner_than_that_of_a_miss(own: Stack) -> N
     del request["ignore_eos"]
     missed_s = first_token_s(own, request)
     hits(own, request)
-    hit_s = min(first_token_s(own, request) for _ in range(5))
     assert missed_s >= (NUM_STEPS - 1) * STEP_S
-    assert hit_s < missed_s / 4
+    at_best(lambda: first_token_s(own, request), missed_s / 4, "the first token of a hit after")
 
 
 def first_token_s(own: Stack, request: dict[str, Any]) -> float:

@@ -4,6 +4,7 @@ import contextlib
 import secrets
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import DONE, Answer, LiveStream, deltas, post
 from tests.e2e.system import MODEL, PATIENT, log_of, sim_only
+from tests.patience import NUM_TRIES
 from tests.stack import Stack, running_stack
 
 pytestmark = sim_only
@@ -82,9 +84,10 @@ def test_hundred_equal_questions_are_generated_once(own: Stack) -> None:
         bus.wait_idle("prefill-1", "decode-1")
         assert len(bus.since(mark, ".cache.fill.")) == 1
     assert len({text_of(answer) for answer in answers}) == 1
-    outcomes = [answer.headers["x-sub100-cache"] for answer in answers]
-    assert outcomes.count("miss") == 1
-    assert outcomes.count("joined") == NUM_CLIENTS - 1
+    outcomes = Counter(answer.headers["x-sub100-cache"] for answer in answers)
+    assert outcomes["miss"] == 1
+    assert outcomes["joined"] > NUM_CLIENTS / 2
+    assert outcomes["exact"] == NUM_CLIENTS - 1 - outcomes["joined"]  # whoever came after its end
     bodies = [answer.json for answer in answers[::3]]
     assert len({each["id"] for each in bodies}) == len(bodies)
     assert len({each["usage"]["completion_tokens"] for each in bodies}) == 1
@@ -170,17 +173,27 @@ def test_lost_generation_is_begun_again_for_those_who_wait(tiny_model: Path) -> 
         "SUB100_SIM_ANSWER_MAX_TOKENS": "8",
         "SUB100_INGRESS_MAX_ATTEMPTS": "1",
     }
-    question = body(stream=True)
     with (
         running_stack(tiny_model, engine="sim", num_prefill=2, env=PATIENT | env) as stack,
         watching(stack) as bus,
     ):
-        mark = bus.mark()
-        streams = [LiveStream(stack.url, question, stack.keys["demo"]) for _ in range(3)]
-        bus.wait(lambda: num_jobs(bus, mark) == 1, "the job")
-        [job] = bus.since(mark, ".prefill.job.")
-        stack.replicas[job.subject.rpartition(".")[2]].signal(signal.SIGKILL)
-        for stream in streams:
-            assert stream.rest()[-1] == DONE
-            stream.close()
-        assert num_jobs(bus, mark) == 2
+
+        def num_generations() -> int:
+            question, mark = body(stream=True), bus.mark()
+            streams = [LiveStream(stack.url, question, stack.keys["demo"]) for _ in range(3)]
+            bus.wait(lambda: num_jobs(bus, mark) == 1, "the job")
+            [job] = bus.since(mark, ".prefill.job.")
+            lost = stack.replicas[job.subject.rpartition(".")[2]]
+            lost.signal(signal.SIGKILL)
+            for stream in streams:
+                assert stream.rest()[-1] == DONE
+                stream.close()
+            lost.wait()
+            lost.start()
+            stack.wait_ready(lost.instance)
+            return num_jobs(bus, mark)
+
+        for _ in range(NUM_TRIES):  # on a busy machine the first token may be there before the kill
+            if (num := num_generations()) > 1:
+                break
+        assert num == 2

@@ -11,6 +11,8 @@ from tests.e2e.system import MODEL, log_of
 from tests.patience import at_best
 from tests.stack import Stack
 
+from sub100_proto.jobs import Abort
+
 WORKERS = ("prefill-1", "decode-1")
 STOP_S = 2.0
 """The case's bound for work to stop, heartbeats (two a second) included."""
@@ -57,7 +59,7 @@ def test_leaving_in_mid_stream_stops_the_engine(stack: Stack, bus: BusWatch, how
         return took_s
 
     at_best(stopped_after_s, STOP_S, "work stopped after")
-    assert bus.since(0, ".decode.control.decode-1.")
+    assert bus.told_since(0, "decode", Abort)
 
 
 def test_fifty_clients_that_leave_leave_nothing(stack: Stack, bus: BusWatch) -> None:
@@ -83,9 +85,9 @@ def test_leaving_without_a_stream_stops_the_engine(stack: Stack, bus: BusWatch) 
         for num in range(1, 6):
             with LiveStream(stack.url, ENDLESS, stack.keys["plain"]):
                 bus.wait(lambda num=num: len(bus.since(mark, ".decode.job.")) == num, "a decode job")  # type: ignore[misc]
-        took_s = bus.wait(lambda: len(bus.since(mark, ".decode.control.decode-1.")) >= 5, "an abort each")
+        took_s = bus.wait(lambda: len(bus.told_since(mark, "decode", Abort)) >= 5, "an abort each")
         took_s += bus.wait_idle(*WORKERS)
-        assert len(bus.since(mark, ".decode.control.decode-1.")) == 5
+        assert len(bus.told_since(mark, "decode", Abort)) == 5
         return took_s
 
     at_best(stopped_after_s, STOP_S, "work stopped after")

@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+import statistics
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,13 +87,17 @@ def test_neighbours_are_served_while_large_bodies_come(stack: Stack) -> None:
 
     flooding = threading.Thread(target=flood)
     flooding.start()
-    try:
+
+    def usual_s() -> float:
         neighbours = [post(stack.url, SMALL, stack.keys["plain"]) for _ in range(20)]
+        assert {answer.status for answer in neighbours} == {200}
+        return statistics.median(answer.elapsed_s for answer in neighbours)
+
+    try:
+        at_best(usual_s, 0.5, "a neighbour is answered after")
     finally:
         stop.set()
         flooding.join()
-    assert {answer.status for answer in neighbours} == {200}
-    assert sorted(answer.elapsed_s for answer in neighbours)[10] < 0.5
     assert statuses == {400, 200}
 
 

@@ -160,7 +160,7 @@ def test_cancelled_stream_without_content_leaves_no_sample(fleet: Stack, ordinar
     """Field case O04."""
     before = total(fleet, f"{TTFT}_count")
     cancelled = total(fleet, "sub100_request_ended_total", sub100_outcome="cancelled")
-    body = prompt_of_steps(7, salt="to be cancelled") | {"stream": True}
+    body = prompt_of_steps(14, salt="to be cancelled") | {"stream": True}
     stream = LiveStream(fleet.url, body, fleet.keys["plain"])
     wait_for(lambda: scrape(fleet, "ingress").total("sub100_request_inflight"), 1)
     stream.reset()

@@ -66,10 +66,8 @@ def test_worker_that_goes_on_with_an_unknown_attempt_is_told_to_stop(stack: Stac
     """Its Abort was lost, or another life of this ingress began it."""
     attempt = secrets.token_urlsafe(12)
     batch = StreamBatch("decode-1", 1, (Tokens(attempt, 3, (7,)),))
-    control = subjects.control("local", "decode", "decode-1")
     with watching(stack) as bus:
         mark = bus.mark()
         publish(stack, subjects.stream_events("local", "ingress-1"), codec.encode(batch))
-        bus.wait(lambda: bool(bus.since(mark, f"{control}.")), "the abort")
-        (told,) = bus.since(mark, f"{control}.")
-    assert codec.decode_control(told.data) == Abort(attempt=attempt)
+        bus.wait(lambda: bool(bus.told_since(mark, "decode", Abort)), "the abort")
+        assert bus.told_since(mark, "decode", Abort) == [Abort(attempt=attempt)]

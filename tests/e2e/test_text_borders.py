@@ -13,6 +13,8 @@ from tests.patience import eventually
 from tests.stack import Stack, running_stack
 from tokenizers import Tokenizer
 
+from sub100_proto.jobs import Abort, ReleaseKv
+
 MANY_BYTES = "🇳🇴🇯🇵👨‍👩‍👧‍👦 e\u0301\u0302 𠮷𡈽 ภาษาไทย fin"
 """Flags, a ZWJ family, stacked accents, rare CJK, Thai: nearly every character spans tokens."""
 
@@ -86,7 +88,8 @@ def test_stop_inside_the_first_token_ends_before_decode(stack: Stack, spoken: tu
         bus.wait(lambda: len(bus.since(mark, ".prefill.job.")) == 2, "two prefill jobs")
         # The KV that waited for decode is given back, and nothing is aborted: prefill is done.
         # Whatever was published before that has arrived here too.
-        bus.wait(lambda: len(bus.since(mark, ".prefill.control.")) == 2, "two releases")
+        bus.wait(lambda: len(bus.told_since(mark, "prefill", ReleaseKv)) == 2, "two releases")
+        assert bus.told_since(mark, "prefill", Abort) == []
         assert bus.since(mark, ".decode.job.") == []
     choice = answer.json["choices"][0]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("", "stop")

@@ -190,7 +190,7 @@ def test_ttft_is_the_clients_first_content_chunk(slow: Stack) -> None:
     """O04: neither the keep-alive nor the head counts; within 10 ms of what the client saw, at best."""
 
     def difference_s() -> float:
-        body = prompt_of_steps(3, salt=secrets.token_hex(4)) | {"stream": True}
+        body = prompt_of_steps(6, salt=secrets.token_hex(4)) | {"stream": True}
         started_at = time.monotonic()
         with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
             is_comment = isinstance(stream.next_event(), bytes)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.integration.cache_service import ANSWER
+from tests.patience import PATIENCE_S
 from tests.servers import Server
 
 from sub100_cache.store.commands import StoreUnavailable, open_commands
@@ -78,7 +79,7 @@ async def test_alias_is_not_followed_beyond_the_allotment(own_redis_server: Serv
         commands = open_commands(url, max_connections=4)
         await commands.probe()
         exact = ExactTier(commands, Generations(commands, 3600))
-        assert (await exact.get(question, DIGEST, 20 * TRIP_S)).entry == entry
+        assert (await exact.get(question, DIGEST, PATIENCE_S)).entry == entry
         with pytest.raises(StoreUnavailable, match="late"):  # time for one round trip, not for two
             await exact.get(question, DIGEST, 1.6 * TRIP_S)
         await commands.close()

@@ -4,10 +4,10 @@ import asyncio
 import hashlib
 
 import msgspec
-import pytest
 from redis.asyncio import Redis
 from tests.integration.cache_service import Client, running_cache
 from tests.integration.embedder_fake import SteeredEmbedder, bounded
+from tests.patience import PATIENCE_S
 from tests.servers import Server, nats_server
 
 from sub100_cache.config import CacheConfig
@@ -24,11 +24,9 @@ CONFIG = CacheConfig(max_lookup_ms=5_000, counts_interval_s=60)
 
 async def until(client: Client, **expected: int) -> None:
     """What is only published is counted a moment later."""
-    for _ in range(1000):
-        stats = await client.stats()
-        if {name: getattr(stats, name) for name in expected} == expected:
-            return
-    pytest.fail(f"{stats} is not {expected}")
+    async with asyncio.timeout(PATIENCE_S):
+        while {name: getattr(await client.stats(), name) for name in expected} != expected:
+            pass
 
 
 async def test_stats_count_lookups_hits_and_shadow_hits(

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pytest
+from tests.patience import PATIENCE_S
 from tests.servers import shared_memory
 
 from sub100_engine.vllm.exporter import Exporter
@@ -194,7 +195,7 @@ def test_pull_reads_many_windows_and_ends_the_lease(
         consumer.memory.layers[0][:] = 0
         consumer.pull(producer.key(number))
         assert consumer.holds_what_was_pulled()
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + PATIENCE_S
     outcomes: list[str] = []
     while len(outcomes) < NUM_KEYS and time.monotonic() < deadline_s:
         outcomes += producer.ended()

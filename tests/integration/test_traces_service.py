@@ -209,6 +209,7 @@ async def test_service_keeps_the_newest_traces_only(
     exporter = Exporter(service.url, "sub100-ingress")
     traces = [send_request(exporter, exporter, f"req-{number}") for number in range(12)]
     await exporter.close()
+    await eventually(client, "/", "req-11")
     await eventually(client, "/", "5 traces kept")
     listed = (await client.get("/api/traces")).json()["requests"]
     assert [item["request_id"] for item in listed] == ["req-11", "req-10", "req-9", "req-8", "req-7"]

@@ -58,7 +58,9 @@ class Worker:
         return self.beats[-1].epoch
 
     def log(self) -> str:
-        return self._log.read_text(errors="replace")
+        """Whole lines: what is being written at this moment is left out."""
+        whole, newline, _ = self._log.read_text(errors="replace").rpartition("\n")
+        return whole + newline
 
     async def beat(self, is_so: Callable[[Heartbeat], bool]) -> Heartbeat:
         """The latest heartbeat, once it is as asked."""
