@@ -6,6 +6,7 @@ from types import FrameType
 
 import pytest
 
+pytest_plugins = ["tests.e2e.bus_watch"]
 pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.answer_shapes")
 
 

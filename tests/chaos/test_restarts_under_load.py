@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.chaos.clients import WORKERS, Clients, fleet_of_four
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.system import sim_only
 from tests.servers import free_port
 from tests.stack import Stack
@@ -17,32 +17,25 @@ RECOVERED_S = 10.0
 
 
 @pytest.fixture(scope="module")
-def fleet() -> Iterator[Stack]:
+def stack() -> Iterator[Stack]:
     with fleet_of_four() as running:
         yield running
 
 
-@pytest.fixture
-def bus(fleet: Stack) -> Iterator[BusWatch]:
-    with watching(fleet) as found:
-        found.wait_idle(*WORKERS)
-        yield found
-
-
 @pytest.mark.parametrize("address", ["same", "new"])
 def test_peers_of_a_worker_that_restarts_again_and_again_go_on(
-    fleet: Stack, bus: BusWatch, address: str
+    stack: Stack, bus: BusWatch, address: str
 ) -> None:
     """P03: prefill, then decode, killed and restarted 5 times each. Nobody else's process ends; every answer
     under 200 is whole, a failure is one clear 5xx (for a stream that had begun one error event); ten seconds
     later, and before the next restart, nothing fails any more."""
     others = {
-        name: fleet.replicas[name].pid for name in ("ingress-1", "scheduler-1", "prefill-2", "decode-2")
+        name: stack.replicas[name].pid for name in ("ingress-1", "scheduler-1", "prefill-2", "decode-2")
     }
-    clients = Clients(fleet, streams=lambda client: client % 2 == 0)
+    clients = Clients(stack, streams=lambda client: client % 2 == 0)
     try:
         for name in ("prefill-1", "decode-1"):
-            worker = fleet.replicas[name]
+            worker = stack.replicas[name]
             port = free_port()
             for _ in range(NUM_RESTARTS):
                 worker.signal(signal.SIGKILL)
@@ -50,7 +43,7 @@ def test_peers_of_a_worker_that_restarts_again_and_again_go_on(
                 port = free_port() if address == "new" else port
                 worker.env[f"SUB100_{worker.service.upper()}_KV_PORT"] = str(port)
                 worker.start()
-                fleet.wait_ready(name)
+                stack.wait_ready(name)
                 failed = clients.outcomes.total() - clients.outcomes["done"]
                 served = clients.outcomes["done"]
                 bus.wait(
@@ -65,6 +58,6 @@ def test_peers_of_a_worker_that_restarts_again_and_again_go_on(
     broken = {outcome.split()[-1] for outcome in clients.outcomes if outcome != "done"}
     assert broken <= {"worker_lost", "no_capacity", "kv_expired", "kv_load_failed"}, clients.outcomes
     assert clients.outcomes["done"] >= 0.95 * clients.outcomes.total(), clients.outcomes
-    assert {name: fleet.replicas[name].pid for name in others} == others
-    assert all(fleet.replicas[name].is_running for name in others)
+    assert {name: stack.replicas[name].pid for name in others} == others
+    assert all(stack.replicas[name].is_running for name in others)
     bus.wait_idle(*WORKERS)

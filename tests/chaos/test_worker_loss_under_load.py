@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.chaos.clients import WORKERS, Clients, body_of, fleet_of_four
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import DONE, post
 from tests.e2e.system import sim_only
 from tests.stack import Stack
@@ -21,21 +21,14 @@ SERVED_SHARE = 0.9
 
 
 @pytest.fixture(scope="module")
-def fleet() -> Iterator[Stack]:
+def stack() -> Iterator[Stack]:
     with fleet_of_four(SUB100_DRAIN_TIMEOUT_S="20") as running:
         yield running
 
 
-@pytest.fixture
-def bus(fleet: Stack) -> Iterator[BusWatch]:
-    with watching(fleet) as found:
-        found.wait_idle(*WORKERS)
-        yield found
-
-
-def lose(fleet: Stack, worker_id: str, how: str) -> None:
+def lose(stack: Stack, worker_id: str, how: str) -> None:
     """Kill, hang or drain one worker, and bring it back."""
-    worker = fleet.replicas[worker_id]
+    worker = stack.replicas[worker_id]
     if how == "hang":
         worker.signal(signal.SIGSTOP)
         time.sleep(2.5)  # the fault itself: longer than a lapse of heartbeats
@@ -47,22 +40,22 @@ def lose(fleet: Stack, worker_id: str, how: str) -> None:
         worker.terminate()
     worker.wait()
     worker.start()
-    fleet.wait_ready(worker_id)
+    stack.wait_ready(worker_id)
 
 
 @pytest.mark.parametrize("how", ["kill", "hang", "drain"])
 def test_answers_are_whole_and_their_own_while_workers_are_lost(
-    fleet: Stack, bus: BusWatch, how: str
+    stack: Stack, bus: BusWatch, how: str
 ) -> None:
     """P03, P07, P10, D06: in turn every worker of the fleet; then no request, no KV, no slot is left."""
-    ingress_pid = fleet.replicas["ingress-1"].pid
-    clients = Clients(fleet)
+    ingress_pid = stack.replicas["ingress-1"].pid
+    clients = Clients(stack)
     order = list(WORKERS)
     random.Random(how).shuffle(order)
     try:
         for worker_id in order:
             num_before = clients.outcomes["done"]
-            lose(fleet, worker_id, how)
+            lose(stack, worker_id, how)
             bus.wait(lambda n=num_before: clients.outcomes["done"] >= n + 8, "served on")  # type: ignore[misc]
     finally:
         clients.stop()
@@ -80,39 +73,39 @@ def test_answers_are_whole_and_their_own_while_workers_are_lost(
         return all(beat is not None and beat.load.kv_usage == 0 for beat in beats)
 
     bus.wait(is_empty, "no KV in use")
-    assert fleet.replicas["ingress-1"].pid == ingress_pid
-    assert fleet.replicas["ingress-1"].is_running
+    assert stack.replicas["ingress-1"].pid == ingress_pid
+    assert stack.replicas["ingress-1"].is_running
 
 
-def test_warm_prefix_of_a_killed_worker_is_served_by_another(fleet: Stack, bus: BusWatch) -> None:
+def test_warm_prefix_of_a_killed_worker_is_served_by_another(stack: Stack, bus: BusWatch) -> None:
     """R04: placements by a prefix that died with its worker all succeed elsewhere."""
     mark = bus.mark()
     body = body_of(7) | {"max_tokens": 2}
     for _ in range(3):
-        assert post(fleet.url, body, fleet.keys["plain"]).status == 200
+        assert post(stack.url, body, stack.keys["plain"]).status == 200
     warm = Counter(msg.subject.rpartition(".")[2] for msg in bus.since(mark, ".prefill.job."))
-    worker = fleet.replicas[warm.most_common(1)[0][0]]
+    worker = stack.replicas[warm.most_common(1)[0][0]]
     worker.signal(signal.SIGKILL)
     try:
-        answers = [post(fleet.url, body, fleet.keys["plain"]) for _ in range(50)]
+        answers = [post(stack.url, body, stack.keys["plain"]) for _ in range(50)]
     finally:
         worker.wait()
         worker.start()
-        fleet.wait_ready(worker.instance)
+        stack.wait_ready(worker.instance)
     assert {answer.status for answer in answers} == {200}
     assert {answer.events[-1] for answer in answers} == {DONE}
 
 
-def test_bad_requests_of_one_client_harm_no_other(fleet: Stack, bus: BusWatch) -> None:
+def test_bad_requests_of_one_client_harm_no_other(stack: Stack, bus: BusWatch) -> None:
     """R05: 400s and cancellations are no sign of a bad worker."""
     bad = [
         body_of(1) | {"temperature": 9},
         body_of(1) | {"messages": [{"role": "user", "content": "word " * 50_000}]},
         body_of(1) | {"tools": [{"type": "function"}]},
     ]
-    clients = Clients(fleet)
+    clients = Clients(stack)
     try:
-        statuses = Counter(post(fleet.url, bad[i % 3], fleet.keys["other"]).status for i in range(100))
+        statuses = Counter(post(stack.url, bad[i % 3], stack.keys["other"]).status for i in range(100))
         bus.wait(lambda: clients.outcomes["done"] >= 16, "answers")
     finally:
         clients.stop()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
+import pytest
 from tests.patience import PATIENCE_S
 from tests.stack import Stack
 
@@ -146,6 +147,13 @@ def watching(stack: Stack) -> Iterator[BusWatch]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(PATIENCE_S)
         loop.close()
+
+
+@pytest.fixture(name="bus")
+def _bus(stack: Stack) -> Iterator[BusWatch]:
+    """On whichever stack the module runs against."""
+    with watching(stack) as found:
+        yield found
 
 
 def publish(stack: Stack, subject: str, data: bytes) -> None:

@@ -4,7 +4,7 @@ import secrets
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import Answer, post, request
 from tests.e2e.system import MODEL, log_of
 from tests.stack import Stack
@@ -84,13 +84,12 @@ def test_route_without_a_key_is_401_by_any_method(stack: Stack, method: str, pat
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("path", GUESSES + TRICKS)
-def test_no_path_gets_round_the_key(stack: Stack, method: str, path: str) -> None:
+def test_no_path_gets_round_the_key(stack: Stack, bus: BusWatch, method: str, path: str) -> None:
     """S03: 401, or 400/404 where the path is none; never an answer."""
-    with watching(stack) as bus:
-        mark = bus.mark()
-        answer = try_it(stack, method, path)
-        assert answer.status in (400, 401, 404), (path, answer.status, answer.body)
-        assert bus.dispatched_since(mark) == []
+    mark = bus.mark()
+    answer = try_it(stack, method, path)
+    assert answer.status in (400, 401, 404), (path, answer.status, answer.body)
+    assert bus.dispatched_since(mark) == []
 
 
 @pytest.mark.parametrize("path", GUESSES)

@@ -62,18 +62,11 @@ CALLING: dict[str, Any] = BODY | {
 
 
 @pytest.fixture(scope="module")
-def slow(tiny_model: Path) -> Iterator[Stack]:
+def stack(tiny_model: Path) -> Iterator[Stack]:
     env = {"SUB100_SIM_DELAY_MS": "30", "SUB100_INGRESS_STALL_TIMEOUT_S": "10", **CHEAP_HAND_OVER}
     env |= {f"SUB100_{role}_DTYPE": "float32" for role in ("PREFILL", "DECODE")}
     with running_stack(tiny_model, engine=ENGINE, num_decode=2, env={**PATIENT, **env}) as stack:
         yield stack
-
-
-@pytest.fixture
-def bus(slow: Stack) -> Iterator[BusWatch]:
-    with watching(slow) as found:
-        found.wait_idle("prefill-1", "decode-1", "decode-2")
-        yield found
 
 
 class Answer:
@@ -108,59 +101,59 @@ class Answer:
         return min(len(text) + num for text, num in zip(self.texts, called, strict=True))
 
 
-def killed_after(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: int) -> Answer:
+def killed_after(stack: Stack, bus: BusWatch, body: dict[str, Any], num_chars: int) -> Answer:
     """The streamed answer of a request whose first decode worker was killed when so much was there; asked
     again if a worker was done with all of it by then, for a busy machine lets a client read late."""
     for _ in range(NUM_TRIES):
-        answer, num_attempts = killed_once(slow, bus, body, num_chars)
+        answer, num_attempts = killed_once(stack, bus, body, num_chars)
         if num_attempts > 1:
             return answer
     raise AssertionError("each answer was whole before its worker was killed")
 
 
-def killed_once(slow: Stack, bus: BusWatch, body: dict[str, Any], num_chars: int) -> tuple[Answer, int]:
+def killed_once(stack: Stack, bus: BusWatch, body: dict[str, Any], num_chars: int) -> tuple[Answer, int]:
     mark = bus.mark()
     answer = Answer(body.get("n", 1))
-    with LiveStream(slow.url, body | STREAM, slow.keys["plain"]) as stream:
+    with LiveStream(stack.url, body | STREAM, stack.keys["plain"]) as stream:
         while answer.num_chars < num_chars:
             answer.take(stream.next_event())
-        lost = worker_of(slow, bus, mark)
+        lost = worker_of(stack, bus, mark)
         lost.signal(signal.SIGKILL)
         request_id = stream.response.headers["x-request-id"]
         try:
             *events, end = stream.rest()
         finally:
-            revive(slow, lost)
+            revive(stack, lost)
     assert end == DONE
     for event in events:
         if isinstance(event, dict):
             answer.take(event)
-    return answer, log_of(slow, request_id)["num_attempts"]
+    return answer, log_of(stack, request_id)["num_attempts"]
 
 
-def worker_of(slow: Stack, bus: BusWatch, mark: int) -> Replica:
+def worker_of(stack: Stack, bus: BusWatch, mark: int) -> Replica:
     bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "a decode job")
-    return slow.replicas[bus.since(mark, ".decode.job.")[-1].subject.rpartition(".")[2]]
+    return stack.replicas[bus.since(mark, ".decode.job.")[-1].subject.rpartition(".")[2]]
 
 
-def revive(slow: Stack, replica: Replica) -> None:
+def revive(stack: Stack, replica: Replica) -> None:
     replica.wait()
     replica.start()
-    slow.wait_ready(replica.instance)
+    stack.wait_ready(replica.instance)
 
 
-def quiet(slow: Stack, body: dict[str, Any]) -> dict[str, Any]:
-    answer = post(slow.url, body, slow.keys["plain"])
+def quiet(stack: Stack, body: dict[str, Any]) -> dict[str, Any]:
+    answer = post(stack.url, body, stack.keys["plain"])
     assert answer.status == 200, answer.body
     found: dict[str, Any] = answer.json
     return found
 
 
-def test_logprobs_go_on_exactly_after_a_loss(slow: Stack, bus: BusWatch) -> None:
+def test_logprobs_go_on_exactly_after_a_loss(stack: Stack, bus: BusWatch) -> None:
     """P07."""
     body = BODY | {"logprobs": True, "top_logprobs": 4}
-    expected = quiet(slow, body)["choices"][0]
-    answer = killed_after(slow, bus, body, 20)
+    expected = quiet(stack, body)["choices"][0]
+    answer = killed_after(stack, bus, body, 20)
     assert answer.texts == [expected["message"]["content"]]
     assert answer.reasons == [["length"]]
     [scored] = answer.scored
@@ -171,17 +164,17 @@ def test_logprobs_go_on_exactly_after_a_loss(slow: Stack, bus: BusWatch) -> None
     assert answer.usage["completion_tokens"] == NUM_TOKENS
 
 
-def test_long_prompt_goes_on_with_the_kv_that_prefill_still_has(slow: Stack, bus: BusWatch) -> None:
+def test_long_prompt_goes_on_with_the_kv_that_prefill_still_has(stack: Stack, bus: BusWatch) -> None:
     """Prefill computes the last block, which its cache has not; decode computes nothing of the prompt."""
 
     def num_cached() -> float:
         name = "sub100_engine_prompt_tokens_total"
-        return Scrape(slow.replicas["prefill-1"]).total(name, sub100_source="cached")
+        return Scrape(stack.replicas["prefill-1"]).total(name, sub100_source="cached")
 
     words = " ".join(f"word{number % 97}" for number in range(1200))
     body = BODY | {"messages": [{"role": "user", "content": words}]}
     mark, before = bus.mark(), num_cached()
-    answer = killed_after(slow, bus, body, 20)
+    answer = killed_after(stack, bus, body, 20)
     num_prompt = answer.usage["prompt_tokens"]
     assert num_prompt > 3_000  # whatever the scheduler has learnt of a busy machine: too long for decode
     assert len(bus.since(mark, ".prefill.job.")) >= 2
@@ -189,14 +182,14 @@ def test_long_prompt_goes_on_with_the_kv_that_prefill_still_has(slow: Stack, bus
     assert isinstance(resumed, DecodeJob)
     assert resumed.kv is not None
     assert num_cached() - before >= num_prompt - 2 * 32
-    assert answer.texts == [quiet(slow, body)["choices"][0]["message"]["content"]]
+    assert answer.texts == [quiet(stack, body)["choices"][0]["message"]["content"]]
 
 
-def test_each_choice_goes_on_with_its_own_output_after_a_loss(slow: Stack, bus: BusWatch) -> None:
+def test_each_choice_goes_on_with_its_own_output_after_a_loss(stack: Stack, bus: BusWatch) -> None:
     """P07: usage counts each token of each choice once."""
     body = BODY | {"n": 3, "seed": 11, "temperature": 1.0}
-    whole = quiet(slow, body)
-    answer = killed_after(slow, bus, body, 20)
+    whole = quiet(stack, body)
+    answer = killed_after(stack, bus, body, 20)
     assert answer.texts == [choice["message"]["content"] for choice in whole["choices"]]
     assert len(set(answer.texts)) > 1
     assert answer.reasons == [["length"]] * 3
@@ -204,18 +197,18 @@ def test_each_choice_goes_on_with_its_own_output_after_a_loss(slow: Stack, bus: 
     assert answer.usage["prompt_tokens"] == whole["usage"]["prompt_tokens"]
 
 
-def test_client_that_leaves_frees_every_choice(slow: Stack, bus: BusWatch) -> None:
-    with LiveStream(slow.url, BODY | STREAM | {"n": 4}, slow.keys["plain"]) as stream:
+def test_client_that_leaves_frees_every_choice(stack: Stack, bus: BusWatch) -> None:
+    with LiveStream(stack.url, BODY | STREAM | {"n": 4}, stack.keys["plain"]) as stream:
         for _ in range(8):
             stream.next_text()
     bus.wait_idle("prefill-1", "decode-1", "decode-2")
 
 
 @sim_only
-def test_several_answers_that_nobody_can_go_on_with_end_in_one_error_event(slow: Stack) -> None:
+def test_several_answers_that_nobody_can_go_on_with_end_in_one_error_event(stack: Stack) -> None:
     """A04 (b): no answer gets a finish reason, and nothing follows the error."""
-    workers = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
-    with LiveStream(slow.url, BODY | STREAM | {"n": 2}, slow.keys["plain"]) as stream:
+    workers = [stack.replicas["decode-1"], stack.replicas["decode-2"]]
+    with LiveStream(stack.url, BODY | STREAM | {"n": 2}, stack.keys["plain"]) as stream:
         stream.next_text()
         for worker in workers:
             worker.signal(signal.SIGKILL)
@@ -223,19 +216,19 @@ def test_several_answers_that_nobody_can_go_on_with_end_in_one_error_event(slow:
             *events, last = stream.rest()
         finally:
             for worker in workers:
-                revive(slow, worker)
+                revive(stack, worker)
     assert last["error"]["type"] == "server_error"
     chunks = [event for event in events if isinstance(event, dict)]
     assert not [c for chunk in chunks for c in chunk["choices"] if c["finish_reason"]]
     assert DONE not in events
 
 
-def test_json_is_valid_after_a_loss(slow: Stack, bus: BusWatch) -> None:
+def test_json_is_valid_after_a_loss(stack: Stack, bus: BusWatch) -> None:
     """P07: the grammar goes on where it was, not at its root."""
     shape = {"type": "json_schema", "json_schema": {"name": "way", "schema": WAY}}
     body = BODY | {"response_format": shape, "max_tokens": 400, "ignore_eos": False}
-    expected = quiet(slow, body)["choices"][0]["message"]["content"]
-    answer = killed_after(slow, bus, body, 30)
+    expected = quiet(stack, body)["choices"][0]["message"]["content"]
+    answer = killed_after(stack, bus, body, 30)
     assert answer.texts == [expected]
     found = json.loads(answer.texts[0])
     assert len(found["way"]) == 40
@@ -244,11 +237,11 @@ def test_json_is_valid_after_a_loss(slow: Stack, bus: BusWatch) -> None:
 
 
 @pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
-def test_forced_call_goes_on_exactly_after_a_loss(slow: Stack, bus: BusWatch, choice: Any) -> None:
+def test_forced_call_goes_on_exactly_after_a_loss(stack: Stack, bus: BusWatch, choice: Any) -> None:
     """P07: one call, told once, its arguments whole."""
     body = CALLING | {"tool_choice": choice, "parallel_tool_calls": False}
-    [expected] = quiet(slow, body)["choices"][0]["message"]["tool_calls"]
-    answer = killed_after(slow, bus, body, 60)
+    [expected] = quiet(stack, body)["choices"][0]["message"]["tool_calls"]
+    answer = killed_after(stack, bus, body, 60)
     assert answer.calls == [[expected["function"]]]
     assert len(json.loads(answer.calls[0][0]["arguments"])["way"]) == 40
     assert answer.texts == [""]

@@ -2,12 +2,11 @@
 
 import json
 import secrets
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import Answer, post
 from tests.e2e.system import MODEL
 from tests.patience import at_best
@@ -17,12 +16,6 @@ MESSAGES = [{"role": "user", "content": "hello"}]
 VALID: dict[str, Any] = {"model": MODEL, "messages": MESSAGES, "max_tokens": 2}
 QUICK_S = 1.0
 """What stalls on hostile input takes far longer."""
-
-
-@pytest.fixture(scope="module")
-def bus(stack: Stack) -> Iterator[BusWatch]:
-    with watching(stack) as found:
-        yield found
 
 
 def refused(stack: Stack, bus: BusWatch, body: Any, *, status: int = 400, path: str = "") -> dict[str, Any]:

@@ -4,7 +4,7 @@ import secrets
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import Answer, LiveStream, deltas, post
 from tests.e2e.system import MODEL
 from tests.patience import eventually
@@ -84,13 +84,10 @@ def said(answer: Answer) -> tuple[Any, ...]:
     return answer.json["choices"], *(usage[f"{kind}_tokens"] for kind in ("prompt", "completion", "total"))
 
 
-def test_hit_touches_no_worker(stack: Stack, question: str, stop: str) -> None:
+def test_hit_touches_no_worker(stack: Stack, bus: BusWatch, question: str, stop: str) -> None:
     """Once its tenant is known to hit: before, the dispatch runs beside the look-up."""
     fill(stack, question, stop=stop)
-    with watching(stack) as bus:
-        eventually(
-            lambda: not dispatched_by_a_hit(stack, bus, question, stop), "a hit that dispatches nothing"
-        )
+    eventually(lambda: not dispatched_by_a_hit(stack, bus, question, stop), "a hit that dispatches nothing")
 
 
 def dispatched_by_a_hit(stack: Stack, bus: BusWatch, question: str, stop: str) -> list[str]:
@@ -140,13 +137,14 @@ def test_tenants_never_share_an_answer(stack: Stack, question: str, stop: str) -
     hits(stack, question, stop=stop)
 
 
-def test_tenant_without_the_cache_is_never_answered_from_it(stack: Stack, question: str, stop: str) -> None:
-    with watching(stack) as bus:
-        mark = bus.mark()
-        for _ in range(3):
-            assert not is_hit(ask(stack, question, tenant="plain", stop=stop))
-        bus.wait(lambda: len(bus.since(mark, ".scheduler.place.")) >= 3, "three placements")
-        assert bus.since(mark, ".cache.") == []
+def test_tenant_without_the_cache_is_never_answered_from_it(
+    stack: Stack, bus: BusWatch, question: str, stop: str
+) -> None:
+    mark = bus.mark()
+    for _ in range(3):
+        assert not is_hit(ask(stack, question, tenant="plain", stop=stop))
+    bus.wait(lambda: len(bus.since(mark, ".scheduler.place.")) >= 3, "three placements")
+    assert bus.since(mark, ".cache.") == []
 
 
 @pytest.mark.parametrize(
@@ -204,7 +202,7 @@ def test_truncated_answer_never_enters(stack: Stack, question: str) -> None:
         assert not is_hit(cut)
 
 
-def test_answer_whose_client_left_never_enters(stack: Stack, question: str) -> None:
+def test_answer_whose_client_left_never_enters(stack: Stack, bus: BusWatch, question: str) -> None:
     """C08: the next one gets a whole answer, not the fragment."""
     body = {
         "model": MODEL,
@@ -217,8 +215,8 @@ def test_answer_whose_client_left_never_enters(stack: Stack, question: str) -> N
     with LiveStream(stack.url, body, stack.keys["demo"]) as stream:
         stream.next_text()
         stream.reset()
-    with watching(stack) as bus:
-        bus.wait_idle("prefill-1", "decode-1")
-        assert bus.since(0, ".cache.fill") == []
+    mark = bus.mark()
+    bus.wait_idle("prefill-1", "decode-1")
+    assert bus.since(mark, ".cache.fill") == []
     with LiveStream(stack.url, body, stack.keys["demo"]) as again:
         assert "cache" not in str(again.response.headers["x-sub100-tier"])

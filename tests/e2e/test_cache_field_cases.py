@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import redis
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import DONE, Answer, LiveStream, deltas, post
 from tests.e2e.slow import slow_stack
 from tests.e2e.system import MODEL, sim_only
@@ -23,7 +23,7 @@ Message = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def own(tiny_model: Path) -> Iterator[Stack]:
+def stack(tiny_model: Path) -> Iterator[Stack]:
     """Two decode workers, slow enough to be lost in mid answer."""
     with slow_stack(
         tiny_model,
@@ -33,13 +33,6 @@ def own(tiny_model: Path) -> Iterator[Stack]:
         SUB100_SIM_ANSWER_MIN_TOKENS="24",
     ) as running:
         yield running
-
-
-@pytest.fixture
-def bus(own: Stack) -> Iterator[BusWatch]:
-    with watching(own) as found:
-        found.wait_idle("prefill-1", "decode-1", "decode-2")
-        yield found
 
 
 def user(text: str) -> Message:
@@ -92,7 +85,7 @@ def salt() -> str:
     return secrets.token_hex(4)
 
 
-def test_same_last_turn_of_other_conversations_never_hits(own: Stack) -> None:
+def test_same_last_turn_of_other_conversations_never_hits(stack: Stack) -> None:
     """C04: two people, two programs, two tool results."""
     s = salt()
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
@@ -118,9 +111,9 @@ def test_same_last_turn_of_other_conversations_never_hits(own: Stack) -> None:
         [body({"role": "system", "content": f"{tone} {s}"}, user("Hello?")) for tone in ("Nice.", "Rude.")],
     ]
     for one, other in pairs:
-        fill(own, one)
-        assert not is_hit(ask(own, other)), other
-        hits(own, one)
+        fill(stack, one)
+        assert not is_hit(ask(stack, other)), other
+        hits(stack, one)
 
 
 @pytest.mark.parametrize(
@@ -141,140 +134,140 @@ def test_same_last_turn_of_other_conversations_never_hits(own: Stack) -> None:
     ],
     ids=lambda change: "+".join(f"{name}={value}" for name, value in change.items())[:40],
 )
-def test_one_changed_field_is_never_answered_from_the_other(own: Stack, change: dict[str, Any]) -> None:
+def test_one_changed_field_is_never_answered_from_the_other(stack: Stack, change: dict[str, Any]) -> None:
     """C05: in either direction."""
     one = body(user(f"How is it going {salt()}?"))
-    fill(own, one, "demo")
-    changed = ask(own, one | change, "demo")
+    fill(stack, one, "demo")
+    changed = ask(stack, one | change, "demo")
     assert not is_hit(changed)
-    hits(own, one, "demo")
+    hits(stack, one, "demo")
 
 
-def test_nothing_of_a_tenant_reaches_another(own: Stack) -> None:
+def test_nothing_of_a_tenant_reaches_another(stack: Stack) -> None:
     """C06: the same question, a long one that is nearly equal, and every way to name the other tenant."""
     canary = secrets.token_hex(8)
     short = body(user(f"My code is {canary}. What is my code?"))
     words = " ".join(f"word{i}" for i in range(500))
     long = body(user(f"{words} My code is {canary}. What is my code?"))
     nearly = body(user(f"{words} My code is {canary}. What is my code now?"))
-    fill(own, short)
-    fill(own, long)
+    fill(stack, short)
+    fill(stack, long)
     foreign = {"user": "similar", "metadata": {"tenant": "similar"}, "cache_salt": "similar"}
     headers = {"X-Tenant": "similar", "X-Sub100-Tenant": "similar", "X-Cache-Namespace": "similar"}
     for request in (short, long, nearly):
-        assert not is_hit(ask(own, request | foreign, "stranger", **headers))
+        assert not is_hit(ask(stack, request | foreign, "stranger", **headers))
 
 
 @pytest.mark.parametrize("how", ["prefill killed", "decode killed"])
 def test_answer_that_was_put_together_from_two_workers_is_kept_whole(
-    own: Stack, bus: BusWatch, how: str
+    stack: Stack, bus: BusWatch, how: str
 ) -> None:
     """C08: what was lost in mid stream goes on elsewhere; what is replayed is all of it."""
     request = body(user(f"Tell me more {salt()}."), stream=True)
     mark = bus.mark()
-    with LiveStream(own.url, request, own.keys["similar"]) as stream:
+    with LiveStream(stack.url, request, stack.keys["similar"]) as stream:
         pieces = [stream.next_text() for _ in range(5)]
         role = how.split()[0]
         bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "a decode job")
-        lost = own.replicas[bus.since(mark, f".{role}.job.")[-1].subject.rpartition(".")[2]]
+        lost = stack.replicas[bus.since(mark, f".{role}.job.")[-1].subject.rpartition(".")[2]]
         lost.signal(signal.SIGKILL)
         try:
             *events, end = stream.rest()
         finally:
             lost.wait()
             lost.start()
-            own.wait_ready(lost.instance)
+            stack.wait_ready(lost.instance)
     assert end == DONE
     text = "".join(pieces + deltas(events))
 
     def is_kept() -> bool:
-        again = ask(own, request)
+        again = ask(stack, request)
         assert again.text == text
         return is_hit(again)
 
     eventually(is_kept, "a hit")
 
 
-def test_client_that_leaves_in_the_last_moment_leaves_nothing_or_all(own: Stack) -> None:
+def test_client_that_leaves_in_the_last_moment_leaves_nothing_or_all(stack: Stack) -> None:
     """C08: reset when the finish reason is there, or just before."""
     for num_read in (22, 23, 24, 25):
         request = body(user(f"Almost done {salt()}."), stream=True)
-        whole = ask(own, request, "plain").text
-        with LiveStream(own.url, request, own.keys["similar"]) as stream:
+        whole = ask(stack, request, "plain").text
+        with LiveStream(stack.url, request, stack.keys["similar"]) as stream:
             for _ in range(num_read):
                 if not isinstance(stream.next_event(), dict):
                     break
             stream.reset()
         for _ in range(2):
-            assert ask(own, request).text == whole
+            assert ask(stack, request).text == whole
 
 
-def test_several_answers_are_never_kept(own: Stack, bus: BusWatch) -> None:
+def test_several_answers_are_never_kept(stack: Stack, bus: BusWatch) -> None:
     """C08 with n=2, of which one may be cut."""
     request = body(user(f"Two of them {salt()}."), n=2)
     mark = bus.mark()
     for _ in range(2):
-        assert ask(own, request).headers["x-sub100-cache"] == "bypass"
+        assert ask(stack, request).headers["x-sub100-cache"] == "bypass"
     assert bus.since(mark, ".cache.") == []
 
 
-def test_cut_answer_is_not_an_answer_to_the_whole_question(own: Stack) -> None:
+def test_cut_answer_is_not_an_answer_to_the_whole_question(stack: Stack) -> None:
     """C09."""
     request = body(user(f"At length {salt()}."))
-    cut = ask(own, request | {"max_tokens": 5})
+    cut = ask(stack, request | {"max_tokens": 5})
     assert cut.json["choices"][0]["finish_reason"] == "length"
-    whole = ask(own, request)
+    whole = ask(stack, request)
     assert not is_hit(whole)
     assert whole.json["choices"][0]["finish_reason"] == "stop"
-    assert not is_hit(ask(own, request | {"max_tokens": 5}))
+    assert not is_hit(ask(stack, request | {"max_tokens": 5}))
 
 
-def test_error_is_never_replayed(own: Stack) -> None:
+def test_error_is_never_replayed(stack: Stack) -> None:
     """C09: refused while the fleet is away, answered by an engine when it is back."""
     request = body(user(f"Are you there {salt()}?"))
-    scheduler = own.replicas["scheduler-1"]
+    scheduler = stack.replicas["scheduler-1"]
     scheduler.terminate()
     scheduler.wait()
     try:
-        refused = post(own.url, request, own.keys["similar"])
+        refused = post(stack.url, request, stack.keys["similar"])
         assert refused.status == 503
         assert refused.error["code"] == "scheduler_unavailable"
     finally:
         scheduler.start()
-        own.wait_ready("scheduler-1")
-    answer = ask(own, request)
+        stack.wait_ready("scheduler-1")
+    answer = ask(stack, request)
     assert answer.headers["x-sub100-cache"] == "miss"
     assert answer.json["choices"][0]["finish_reason"] == "stop"
 
 
-def test_refusal_for_too_many_at_once_is_never_replayed(own: Stack) -> None:
+def test_refusal_for_too_many_at_once_is_never_replayed(stack: Stack) -> None:
     """C09: 429, and when there is room again the engine answers; that answer is kept."""
     request = body(user(f"Is there room {salt()}?"))
     endless = body(user("Take your time."), stream=True, max_tokens=4000, ignore_eos=True)
-    with LiveStream(own.url, endless, own.keys["single"]) as busy:
+    with LiveStream(stack.url, endless, stack.keys["single"]) as busy:
         busy.next_text()
         for _ in range(2):
-            refused = post(own.url, request, own.keys["single"])
+            refused = post(stack.url, request, stack.keys["single"])
             assert refused.status == 429
             assert refused.error["code"]
         busy.reset()
 
     def answered() -> Answer | None:  # it may take a moment to be seen that the other has left
-        answer = post(own.url, request, own.keys["single"])
+        answer = post(stack.url, request, stack.keys["single"])
         return None if answer.status == 429 else answer
 
     answer = eventually(answered, "a place")
     assert answer.headers["x-sub100-cache"] == "miss"
     assert answer.json["choices"][0]["finish_reason"] == "stop"
-    assert hits(own, request, "single").json["choices"] == answer.json["choices"]
+    assert hits(stack, request, "single").json["choices"] == answer.json["choices"]
 
 
-def test_answer_without_text_is_never_kept(own: Stack, bus: BusWatch) -> None:
+def test_answer_without_text_is_never_kept(stack: Stack, bus: BusWatch) -> None:
     """C09: it is more likely a fault than an answer; the stated policy is to compute it again."""
     request = body(user(f"Say nothing {salt()}."), allowed_token_ids=[7], stop_token_ids=[7])
     mark = bus.mark()
     for _ in range(2):
-        empty = ask(own, request)
+        empty = ask(stack, request)
         assert empty.json["choices"][0]["message"]["content"] == ""
         assert empty.json["choices"][0]["finish_reason"] == "stop"
         assert not is_hit(empty)
@@ -282,14 +275,14 @@ def test_answer_without_text_is_never_kept(own: Stack, bus: BusWatch) -> None:
     assert fills == []
 
 
-def test_every_key_of_the_running_system_has_an_end(own: Stack) -> None:
+def test_every_key_of_the_running_system_has_an_end(stack: Stack) -> None:
     """C12: after fills of streams and bodies, and of answers that were cut or left."""
     for fields in ({"stream": True}, {}, {"stop": ["\x00"]}, {"seed": 3}):
-        fill(own, body(user(f"Do you end {salt()}?"), **fields))
-    ask(own, body(user(f"Cut {salt()}."), max_tokens=2, ignore_eos=True))
+        fill(stack, body(user(f"Do you end {salt()}?"), **fields))
+    ask(stack, body(user(f"Cut {salt()}."), max_tokens=2, ignore_eos=True))
     with (
-        LiveStream(own.url, body(user(f"Left {salt()}."), stream=True), own.keys["similar"]) as stream,
-        contextlib.closing(redis.Redis.from_url(own.redis.url)) as store,
+        LiveStream(stack.url, body(user(f"Left {salt()}."), stream=True), stack.keys["similar"]) as stream,
+        contextlib.closing(redis.Redis.from_url(stack.redis.url)) as store,
     ):
         stream.next_text()
         stream.reset()

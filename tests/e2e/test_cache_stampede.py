@@ -24,7 +24,7 @@ STEP_MS = 30
 
 
 @pytest.fixture(scope="module")
-def own(tiny_model: Path) -> Iterator[Stack]:
+def stack(tiny_model: Path) -> Iterator[Stack]:
     """Answers are slow enough for a crowd to gather during one."""
     env = {
         "SUB100_SIM_DELAY_MS": str(STEP_MS),
@@ -69,20 +69,19 @@ def text_of(answer: Answer) -> str:
     return text
 
 
-def test_hundred_equal_questions_are_generated_once(own: Stack) -> None:
+def test_hundred_equal_questions_are_generated_once(stack: Stack, bus: BusWatch) -> None:
     question = body()
     forms: list[dict[str, Any]] = [
         {},
         {"stream": True},
         {"stream": True, "stream_options": {"include_usage": True}},
     ]
-    with watching(own) as bus:
-        mark = bus.mark()
-        answers = rush(own, [(question | forms[i % 3], "demo") for i in range(NUM_CLIENTS)])
-        assert num_jobs(bus, mark) == 1
-        bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the fill")
-        bus.wait_idle("prefill-1", "decode-1")
-        assert len(bus.since(mark, ".cache.fill.")) == 1
+    mark = bus.mark()
+    answers = rush(stack, [(question | forms[i % 3], "demo") for i in range(NUM_CLIENTS)])
+    assert num_jobs(bus, mark) == 1
+    bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the fill")
+    bus.wait_idle("prefill-1", "decode-1")
+    assert len(bus.since(mark, ".cache.fill.")) == 1
     assert len({text_of(answer) for answer in answers}) == 1
     outcomes = Counter(answer.headers["x-sub100-cache"] for answer in answers)
     assert outcomes["miss"] == 1
@@ -95,50 +94,47 @@ def test_hundred_equal_questions_are_generated_once(own: Stack) -> None:
     assert {chunk["usage"]["total_tokens"] for chunk in with_usage} == {bodies[0]["usage"]["total_tokens"]}
 
 
-def test_tenants_never_share_a_flight(own: Stack) -> None:
+def test_tenants_never_share_a_flight(stack: Stack, bus: BusWatch) -> None:
     question = body()
-    with watching(own) as bus:
-        mark = bus.mark()
-        answers = rush(own, [(question, tenant) for tenant in ("demo", "other") * 8])
-        assert num_jobs(bus, mark) == 2
+    mark = bus.mark()
+    answers = rush(stack, [(question, tenant) for tenant in ("demo", "other") * 8])
+    assert num_jobs(bus, mark) == 2
     assert len({text_of(answer) for answer in answers}) == 1
 
 
-def test_requests_that_are_not_cacheable_run_each_for_itself(own: Stack) -> None:
+def test_requests_that_are_not_cacheable_run_each_for_itself(stack: Stack, bus: BusWatch) -> None:
     question = body(max_tokens=4, ignore_eos=True)
-    with watching(own) as bus:
-        mark = bus.mark()
-        rush(own, [(question, "plain")] * 6)
-        assert num_jobs(bus, mark) == 6
+    mark = bus.mark()
+    rush(stack, [(question, "plain")] * 6)
+    assert num_jobs(bus, mark) == 6
 
 
-def test_first_client_that_leaves_takes_nobody_with_it(own: Stack) -> None:
+def test_first_client_that_leaves_takes_nobody_with_it(stack: Stack, bus: BusWatch) -> None:
     question = body(stream=True)
-    with watching(own) as bus:
-        mark = bus.mark()
-        with LiveStream(own.url, question, own.keys["demo"]) as first:
-            said = first.next_text()
-            with LiveStream(own.url, question, own.keys["demo"]) as second:
-                assert second.response.headers["x-sub100-cache"] == "joined"
-                first_id = first.response.headers["x-request-id"]
-                first.reset()
-                assert log_of(own, first_id or "")["code"] == "cancelled"
-                events = second.rest()
-        assert events[-1] == DONE
-        text = "".join(deltas(event for event in events if isinstance(event, dict)))
-        assert text.startswith(said)
-        assert num_jobs(bus, mark) == 1
-        bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the fill: the answer is whole")
+    mark = bus.mark()
+    with LiveStream(stack.url, question, stack.keys["demo"]) as first:
+        said = first.next_text()
+        with LiveStream(stack.url, question, stack.keys["demo"]) as second:
+            assert second.response.headers["x-sub100-cache"] == "joined"
+            first_id = first.response.headers["x-request-id"]
+            first.reset()
+            assert log_of(stack, first_id or "")["code"] == "cancelled"
+            events = second.rest()
+    assert events[-1] == DONE
+    text = "".join(deltas(event for event in events if isinstance(event, dict)))
+    assert text.startswith(said)
+    assert num_jobs(bus, mark) == 1
+    bus.wait(lambda: bool(bus.since(mark, ".cache.fill.")), "the fill: the answer is whole")
 
 
-def test_first_of_fifty_that_leaves_costs_the_others_nothing(own: Stack) -> None:
+def test_first_of_fifty_that_leaves_costs_the_others_nothing(stack: Stack, bus: BusWatch) -> None:
     """C13: cold, all at once; one generation, and forty-nine whole and equal answers."""
     question = body(stream=True)
-    with watching(own) as bus, contextlib.ExitStack() as crowd:
+    with contextlib.ExitStack() as crowd:
         mark = bus.mark()
-        first = crowd.enter_context(LiveStream(own.url, question, own.keys["demo"]))
+        first = crowd.enter_context(LiveStream(stack.url, question, stack.keys["demo"]))
         others = [
-            crowd.enter_context(LiveStream(own.url, question, own.keys["demo"])) for _ in range(FIFTY - 1)
+            crowd.enter_context(LiveStream(stack.url, question, stack.keys["demo"])) for _ in range(FIFTY - 1)
         ]
         said = first.next_text()
         first.reset()
@@ -152,18 +148,17 @@ def test_first_of_fifty_that_leaves_costs_the_others_nothing(own: Stack) -> None
     assert {stream.response.headers["x-sub100-cache"] for stream in others} <= {"joined", "exact"}
 
 
-def test_generation_ends_when_the_last_client_leaves(own: Stack) -> None:
+def test_generation_ends_when_the_last_client_leaves(stack: Stack, bus: BusWatch) -> None:
     question = body(stream=True, max_tokens=2000, ignore_eos=True)
-    with watching(own) as bus:
-        mark = bus.mark()
-        streams = [LiveStream(own.url, question, own.keys["demo"]) for _ in range(3)]
-        for stream in streams:
-            stream.next_text()
-        for stream in streams:
-            stream.reset()
-        bus.wait_idle("prefill-1", "decode-1")
-        assert num_jobs(bus, mark) == 1
-        assert bus.since(mark, ".cache.fill.") == []
+    mark = bus.mark()
+    streams = [LiveStream(stack.url, question, stack.keys["demo"]) for _ in range(3)]
+    for stream in streams:
+        stream.next_text()
+    for stream in streams:
+        stream.reset()
+    bus.wait_idle("prefill-1", "decode-1")
+    assert num_jobs(bus, mark) == 1
+    assert bus.since(mark, ".cache.fill.") == []
 
 
 def test_lost_generation_is_begun_again_for_those_who_wait(tiny_model: Path) -> None:

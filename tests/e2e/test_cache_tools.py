@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import Answer
 from tests.e2e.slow import slow_stack
 from tests.e2e.system import sim_only
@@ -24,7 +24,7 @@ NAMED = {"type": "function", "function": {"name": "add"}}
 
 
 @pytest.fixture(scope="module")
-def own(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack whose model always says SAID and stops."""
     script = tmp_path_factory.mktemp("script") / "answer.txt"
     script.write_text(SAID, encoding="utf-8")
@@ -67,11 +67,11 @@ def told(answer: Answer) -> tuple[str, list[tuple[str, str]], list[str], list[st
 @pytest.mark.parametrize("fills_with_stream", [True, False], ids=["stream fills", "body fills"])
 @pytest.mark.parametrize("choice", ["auto", "required", NAMED], ids=["auto", "required", "named"])
 def test_call_is_told_again_in_both_forms_with_new_ids(
-    own: Stack, choice: Any, fills_with_stream: bool
+    stack: Stack, choice: Any, fills_with_stream: bool
 ) -> None:
     request = question(tool_choice=choice)
-    miss = told(fill(own, request | (STREAM if fills_with_stream else {}), "tools"))
-    again = [told(hits(own, request | form, "tools")) for form in (STREAM, {}, {})]
+    miss = told(fill(stack, request | (STREAM if fills_with_stream else {}), "tools"))
+    again = [told(hits(stack, request | form, "tools")) for form in (STREAM, {}, {})]
     assert miss[3] == ["tool_calls"]
     assert len(miss[1]) == 1
     for text, calls, _, reasons in again:
@@ -80,30 +80,29 @@ def test_call_is_told_again_in_both_forms_with_new_ids(
     assert len(set(ids)) == len(ids)
 
 
-def test_answer_beside_tools_is_not_kept_for_who_did_not_say_so(own: Stack) -> None:
+def test_answer_beside_tools_is_not_kept_for_who_did_not_say_so(stack: Stack) -> None:
     request = question()
     for _ in range(2):
-        assert ask(own, request, "demo").headers["x-sub100-cache"] == "bypass"
+        assert ask(stack, request, "demo").headers["x-sub100-cache"] == "bypass"
 
 
-def test_call_that_is_not_whole_is_never_kept(own: Stack) -> None:
+def test_call_that_is_not_whole_is_never_kept(stack: Stack, bus: BusWatch) -> None:
     """A stop string of the client's ends it: that is ``stop``, and no whole call."""
-    with watching(own) as bus:
-        mark = bus.mark()
-        cut = ask(own, question(stop='"b"'), "tools")
-        assert told(cut) == (SAID[: SAID.index('"b"')], [], [], ["stop"])
-        ask(own, question(), "tools")
-        bus.wait(lambda: bool(bus.since(mark, ".cache.fill")), "a fill")
-        assert len(bus.since(mark, ".cache.fill")) == 1
+    mark = bus.mark()
+    cut = ask(stack, question(stop='"b"'), "tools")
+    assert told(cut) == (SAID[: SAID.index('"b"')], [], [], ["stop"])
+    ask(stack, question(), "tools")
+    bus.wait(lambda: bool(bus.since(mark, ".cache.fill")), "a fill")
+    assert len(bus.since(mark, ".cache.fill")) == 1
 
 
-def test_other_tools_are_another_question(own: Stack) -> None:
+def test_other_tools_are_another_question(stack: Stack) -> None:
     """C04 and C05."""
     request = question()
-    fill(own, request, "tools")
+    fill(stack, request, "tools")
     other = {
         "type": "function",
         "function": {"name": "add", "description": "Adds.", "parameters": PARAMETERS},
     }
     for change in ({"tools": [other]}, {"tool_choice": "none"}, {"parallel_tool_calls": False}):
-        assert ask(own, request | change, "tools").headers["x-sub100-cache"] == "miss"
+        assert ask(stack, request | change, "tools").headers["x-sub100-cache"] == "miss"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import LiveStream, post
 from tests.e2e.system import MODEL, log_of
 from tests.patience import at_best
@@ -28,11 +28,11 @@ SHORT: dict[str, Any] = ENDLESS | {"max_tokens": 2}
 
 
 @pytest.fixture
-def bus(stack: Stack) -> Iterator[BusWatch]:
-    with watching(stack) as found:
-        found.wait_idle(*WORKERS)
-        yield found
-        found.wait_idle(*WORKERS)
+def bus(bus: BusWatch) -> Iterator[BusWatch]:
+    """Each test begins and ends with idle workers."""
+    bus.wait_idle(*WORKERS)
+    yield bus
+    bus.wait_idle(*WORKERS)
 
 
 def kv_usage(bus: BusWatch, worker_id: str) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.slow import STEP_S, prompt_of_steps, slow_stack
 from tests.e2e.system import sim_only
@@ -20,16 +20,9 @@ FREED_S = 20.0
 
 
 @pytest.fixture(scope="module")
-def slow(tiny_model: Path) -> Iterator[Stack]:
+def stack(tiny_model: Path) -> Iterator[Stack]:
     with slow_stack(tiny_model, SUB100_INGRESS_KEEP_ALIVE_S="0.3") as running:
         yield running
-
-
-@pytest.fixture
-def bus(slow: Stack) -> Iterator[BusWatch]:
-    with watching(slow) as found:
-        found.wait_idle("prefill-1", "decode-1")
-        yield found
 
 
 def wait_kv_free(bus: BusWatch, worker_id: str) -> None:
@@ -40,21 +33,21 @@ def wait_kv_free(bus: BusWatch, worker_id: str) -> None:
     bus.wait(is_free, f"no KV in use on {worker_id}", FREED_S)
 
 
-def test_ten_dropped_long_prompts_do_not_delay_a_short_one(slow: Stack, bus: BusWatch) -> None:
+def test_ten_dropped_long_prompts_do_not_delay_a_short_one(stack: Stack, bus: BusWatch) -> None:
     """D03: each of the ten would hold prefill for a dozen steps; the short prompt waits for none of them."""
-    key = slow.keys["plain"]
+    key = stack.keys["plain"]
 
     def delay_s() -> float:
         salt = secrets.token_hex(4)
-        idle = post(slow.url, prompt_of_steps(1, salt=f"idle {salt}"), key)
+        idle = post(stack.url, prompt_of_steps(1, salt=f"idle {salt}"), key)
         dropped = [
-            LiveStream(slow.url, prompt_of_steps(12, salt=f"{i} {salt}") | {"stream": i % 2 == 0}, key)
+            LiveStream(stack.url, prompt_of_steps(12, salt=f"{i} {salt}") | {"stream": i % 2 == 0}, key)
             for i in range(10)
         ]
         bus.wait(lambda: bus.num_in("prefill-1") == 10, "ten prompts on prefill")
         for i, stream in enumerate(dropped):
             stream.reset() if i % 3 else stream.close()
-        short = post(slow.url, prompt_of_steps(1, salt=f"short {salt}"), key)
+        short = post(stack.url, prompt_of_steps(1, salt=f"short {salt}"), key)
         assert short.status == 200
         return short.elapsed_s - idle.elapsed_s
 
@@ -63,12 +56,12 @@ def test_ten_dropped_long_prompts_do_not_delay_a_short_one(slow: Stack, bus: Bus
     wait_kv_free(bus, "prefill-1")
 
 
-def test_first_token_that_crosses_its_abort_leaves_no_kv(slow: Stack, bus: BusWatch) -> None:
+def test_first_token_that_crosses_its_abort_leaves_no_kv(stack: Stack, bus: BusWatch) -> None:
     """P01: prefill hangs, its request goes elsewhere, and when it wakes up it ends its work: what it has
     computed for nobody is freed by the abort, not by the lease."""
-    prefill = slow.replicas["prefill-1"]
+    prefill = stack.replicas["prefill-1"]
     body = prompt_of_steps(5, salt="crossing") | {"stream": True}
-    with LiveStream(slow.url, body, slow.keys["plain"]) as stream:
+    with LiveStream(stack.url, body, stack.keys["plain"]) as stream:
         assert isinstance(stream.next_event(), bytes)
         prefill.signal(signal.SIGSTOP)
         try:
@@ -77,4 +70,4 @@ def test_first_token_that_crosses_its_abort_leaves_no_kv(slow: Stack, bus: BusWa
             prefill.signal(signal.SIGCONT)
     bus.wait_idle("prefill-1", "decode-1")
     wait_kv_free(bus, "prefill-1")
-    assert post(slow.url, prompt_of_steps(1, salt="after"), slow.keys["plain"]).status == 200
+    assert post(stack.url, prompt_of_steps(1, salt="after"), stack.keys["plain"]).status == 200

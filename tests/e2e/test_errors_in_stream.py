@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import openai
 import pytest
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import DONE, LiveStream, deltas, post
 from tests.e2e.slow import slow_stack
 from tests.e2e.system import MODEL, log_of, sim_only
@@ -30,59 +30,52 @@ LASTING_MS = "60000"
 
 
 @pytest.fixture(scope="module")
-def slow(tiny_model: Path) -> Iterator[Stack]:
+def stack(tiny_model: Path) -> Iterator[Stack]:
     """Two decode workers, slow enough to be lost in mid answer; tests restart what they kill."""
     with slow_stack(tiny_model, STEP_S, num_decode=2, SUB100_INGRESS_STALL_TIMEOUT_S="10") as running:
         yield running
 
 
-@pytest.fixture
-def bus(slow: Stack) -> Iterator[BusWatch]:
-    with watching(slow) as found:
-        found.wait_idle("prefill-1", "decode-1", "decode-2")
-        yield found
-
-
 @pytest.fixture(scope="module")
-def whole(slow: Stack) -> str:
+def whole(stack: Stack) -> str:
     """The answer of a quiet run."""
-    return str(post(slow.url, BODY, slow.keys["plain"]).json["choices"][0]["message"]["content"])
+    return str(post(stack.url, BODY, stack.keys["plain"]).json["choices"][0]["message"]["content"])
 
 
-def decoder_of(slow: Stack, bus: BusWatch, mark: int) -> Replica:
+def decoder_of(stack: Stack, bus: BusWatch, mark: int) -> Replica:
     """The decode worker that has the (one) request since the mark."""
     bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "a decode job")
-    return slow.replicas[bus.since(mark, ".decode.job.")[-1].subject.rpartition(".")[2]]
+    return stack.replicas[bus.since(mark, ".decode.job.")[-1].subject.rpartition(".")[2]]
 
 
-def revive(slow: Stack, *replicas: Replica) -> None:
+def revive(stack: Stack, *replicas: Replica) -> None:
     for replica in replicas:
         replica.signal(signal.SIGKILL)
         replica.wait()
         replica.start()
-    slow.wait_ready(*(replica.instance for replica in replicas))
+    stack.wait_ready(*(replica.instance for replica in replicas))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
 def test_stream_goes_on_elsewhere_without_a_seam(
-    slow: Stack, bus: BusWatch, whole: str, how: signal.Signals
+    stack: Stack, bus: BusWatch, whole: str, how: signal.Signals
 ) -> None:
     """P07, A04 (b): no token repeated, none missing, usage counted once."""
     mark = bus.mark()
-    with LiveStream(slow.url, STREAM, slow.keys["plain"]) as stream:
+    with LiveStream(stack.url, STREAM, stack.keys["plain"]) as stream:
         request_id = stream.response.headers["x-request-id"]
         pieces = [stream.next_text() for _ in range(8)]
-        lost = decoder_of(slow, bus, mark)
+        lost = decoder_of(stack, bus, mark)
         lost.signal(how)
         try:
             *events, end = stream.rest()
         finally:
-            revive(slow, lost)
+            revive(stack, lost)
     assert end == DONE
     assert "".join(pieces + deltas(events)) == whole
     assert [e["choices"][0]["finish_reason"] for e in events if e["choices"]][-1] == "length"
     assert events[-1]["usage"]["completion_tokens"] == 60
-    assert log_of(slow, request_id)["num_attempts"] >= 2
+    assert log_of(stack, request_id)["num_attempts"] >= 2
 
 
 @pytest.mark.parametrize("who_tells", ["worker", "ingress"])
@@ -131,31 +124,31 @@ def test_only_worker_is_used_again_if_it_was_late_and_not_lost(tiny_model: Path,
     assert "".join(pieces + deltas(events)) == whole
 
 
-def test_body_without_a_stream_survives_a_lost_worker(slow: Stack, bus: BusWatch, whole: str) -> None:
+def test_body_without_a_stream_survives_a_lost_worker(stack: Stack, bus: BusWatch, whole: str) -> None:
     mark = bus.mark()
-    client = LiveStream(slow.url, BODY, slow.keys["plain"])
-    lost = decoder_of(slow, bus, mark)
+    client = LiveStream(stack.url, BODY, stack.keys["plain"])
+    lost = decoder_of(stack, bus, mark)
     lost.signal(signal.SIGKILL)
     try:
         answer = client.response.read()
     finally:
         client.close()
-        revive(slow, lost)
+        revive(stack, lost)
     assert client.response.status == 200
     assert whole.encode() in answer
 
 
-def test_draining_worker_finishes_its_stream(slow: Stack, bus: BusWatch, whole: str) -> None:
+def test_draining_worker_finishes_its_stream(stack: Stack, bus: BusWatch, whole: str) -> None:
     """N05: SIGTERM lets the answer end where it is."""
     mark = bus.mark()
-    with LiveStream(slow.url, STREAM, slow.keys["plain"]) as stream:
+    with LiveStream(stack.url, STREAM, stack.keys["plain"]) as stream:
         pieces = [stream.next_text() for _ in range(4)]
-        drained = decoder_of(slow, bus, mark)
+        drained = decoder_of(stack, bus, mark)
         drained.terminate()
         *events, end = stream.rest()
     assert drained.wait() == 0
     drained.start()
-    slow.wait_ready(drained.instance)
+    stack.wait_ready(drained.instance)
     assert end == DONE
     assert "".join(pieces + deltas(events)) == whole
     assert len(bus.since(mark, ".decode.job.")) == 1
@@ -172,12 +165,12 @@ class Broken(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def broken(slow: Stack, whole: str) -> Broken:
+def broken(stack: Stack, whole: str) -> Broken:
     body = STREAM | {"stop": [whole[-6:]], "max_tokens": 200}
-    decoders = [slow.replicas["decode-1"], slow.replicas["decode-2"]]
+    decoders = [stack.replicas["decode-1"], stack.replicas["decode-2"]]
     with (
-        openai.OpenAI(base_url=f"{slow.url}/v1", api_key=slow.keys["plain"], max_retries=0) as client,
-        LiveStream(slow.url, body, slow.keys["demo"]) as raw,
+        openai.OpenAI(base_url=f"{stack.url}/v1", api_key=stack.keys["plain"], max_retries=0) as client,
+        LiveStream(stack.url, body, stack.keys["demo"]) as raw,
         client.chat.completions.create(
             model=MODEL,
             messages=BODY["messages"],
@@ -196,7 +189,7 @@ def broken(slow: Stack, whole: str) -> Broken:
             with pytest.raises(openai.APIError) as caught:
                 list(official)
         finally:
-            revive(slow, *decoders)
+            revive(stack, *decoders)
     return Broken(body, events, caught.value)
 
 
@@ -215,23 +208,23 @@ def test_official_client_raises_when_the_stream_breaks(broken: Broken) -> None:
     assert broken.error.code in ("worker_lost", "no_capacity")
 
 
-def test_answer_that_broke_never_enters_the_cache(slow: Stack, broken: Broken, whole: str) -> None:
+def test_answer_that_broke_never_enters_the_cache(stack: Stack, broken: Broken, whole: str) -> None:
     """C08, C09: with decode killed in mid stream the next one gets the whole answer, computed."""
-    again = post(slow.url, broken.body, slow.keys["demo"])
+    again = post(stack.url, broken.body, stack.keys["demo"])
     assert "cache" not in str(again.headers["x-sub100-tier"])
     assert again.text == whole[: whole.index(whole[-6:])]
     assert again.finish_reasons == ["stop"]
 
 
-def test_loss_before_the_first_token_is_an_http_status_or_an_answer(slow: Stack, bus: BusWatch) -> None:
+def test_loss_before_the_first_token_is_an_http_status_or_an_answer(stack: Stack, bus: BusWatch) -> None:
     """Nothing was said yet: the request goes elsewhere; with nobody left it is a 5xx with a code."""
-    prefill = slow.replicas["prefill-1"]
+    prefill = stack.replicas["prefill-1"]
     prefill.signal(signal.SIGKILL)
     prefill.wait()
     try:
-        answer = post(slow.url, STREAM, slow.keys["plain"])
+        answer = post(stack.url, STREAM, stack.keys["plain"])
         assert answer.status == 200
         assert answer.events[-1] == DONE
     finally:
         prefill.start()
-        slow.wait_ready("prefill-1")
+        stack.wait_ready("prefill-1")

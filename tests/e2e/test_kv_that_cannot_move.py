@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.scrape import Scrape
 from tests.e2e.system import ENGINE, MODEL, PATIENT, sim_only
@@ -32,13 +32,6 @@ def stack(tiny_model: Path) -> Iterator[Stack]:
     env |= {"SUB100_SIM_PULL_TIMEOUT_S": "60", "SUB100_INGRESS_CLAIM_TIMEOUT_MS": "5000"}
     with running_stack(tiny_model, engine=ENGINE, env={**PATIENT, **env}) as running:
         yield running
-
-
-@pytest.fixture
-def bus(stack: Stack) -> Iterator[BusWatch]:
-    with watching(stack) as found:
-        found.wait_idle("prefill-1", "decode-1")
-        yield found
 
 
 def readiness(replica: Replica) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import watching
+from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.raw_http import Answer, post, request
 from tests.e2e.system import MODEL, sim_only
 from tests.patience import at_best, eventually
@@ -27,20 +27,19 @@ def with_text(num_bytes: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("size_mb", [0.5, 0.9, 1.0, 1.1, 2.1, 5, 30])
-def test_prompt_over_the_context_is_a_400_that_names_it(stack: Stack, size_mb: float) -> None:
+def test_prompt_over_the_context_is_a_400_that_names_it(stack: Stack, bus: BusWatch, size_mb: float) -> None:
     """N01: never a time-out, never a 500, nothing dispatched."""
-    with watching(stack) as bus:
-        mark = bus.mark()
-        answers: list[Answer] = []
+    mark = bus.mark()
+    answers: list[Answer] = []
 
-        def refused_after_s() -> float:
-            answers.append(post(stack.url, with_text(size_mb * MB), stack.keys["plain"]))
-            return answers[-1].elapsed_s
+    def refused_after_s() -> float:
+        answers.append(post(stack.url, with_text(size_mb * MB), stack.keys["plain"]))
+        return answers[-1].elapsed_s
 
-        at_best(refused_after_s, 3, "refused after")
-        assert post(stack.url, SMALL, stack.keys["plain"]).status == 200
-        bus.wait(lambda: any(".decode.job." in subject for subject in bus.dispatched_since(mark)), "a job")
-        assert sum(subject.endswith(".place") for subject in bus.dispatched_since(mark)) == 1
+    at_best(refused_after_s, 3, "refused after")
+    assert post(stack.url, SMALL, stack.keys["plain"]).status == 200
+    bus.wait(lambda: any(".decode.job." in subject for subject in bus.dispatched_since(mark)), "a job")
+    assert sum(subject.endswith(".place") for subject in bus.dispatched_since(mark)) == 1
     for answer in answers:
         assert answer.status == 400
         assert answer.error["code"] == "context_length_exceeded"

@@ -5,7 +5,7 @@ import socket
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import Answer, post
 from tests.e2e.system import MODEL
 from tests.stack import Stack
@@ -108,23 +108,22 @@ def test_unknown_role_is_refused(stack: Stack) -> None:
     assert "messages[0].role" in f"{answer.error['param']} {answer.error['message']}"
 
 
-def test_fields_for_others_are_ignored_and_go_nowhere(stack: Stack) -> None:
+def test_fields_for_others_are_ignored_and_go_nowhere(stack: Stack, bus: BusWatch) -> None:
     """A08: neither echoed nor forwarded to the bus, in payloads or headers."""
     canary = f"canary{secrets.token_hex(8)}"
     message = {**QUESTION, "id": canary, "agent": canary, "traceId": canary}
-    with watching(stack) as bus:
-        mark = bus.mark()
-        answer = ask(
-            stack,
-            [message],
-            store=True,
-            metadata={"note": canary},
-            service_tier="auto",
-            client_metadata={"note": canary},
-            user=canary,
-        )
-        assert answer.status == 200, answer.body
-        jobs = bus.since(mark, ".prefill.job.", ".decode.job.", ".scheduler.", ".cache.")
+    mark = bus.mark()
+    answer = ask(
+        stack,
+        [message],
+        store=True,
+        metadata={"note": canary},
+        service_tier="auto",
+        client_metadata={"note": canary},
+        user=canary,
+    )
+    assert answer.status == 200, answer.body
+    jobs = bus.since(mark, ".prefill.job.", ".decode.job.", ".scheduler.", ".cache.")
     assert canary.encode() not in answer.body
     assert canary not in str(answer.headers)
     assert jobs

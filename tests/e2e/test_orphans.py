@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import publish, watching
+from tests.e2e.bus_watch import BusWatch, publish
 from tests.e2e.raw_http import LiveStream
 from tests.e2e.scrape import Scrape
 from tests.e2e.system import MODEL, PATIENT, sim_only
@@ -62,12 +62,11 @@ def test_streams_of_a_killed_ingress_end_and_their_kv_is_free(stack: Stack, is_b
     stack.wait_http(f"{stack.url}/readyz")
 
 
-def test_worker_that_goes_on_with_an_unknown_attempt_is_told_to_stop(stack: Stack) -> None:
+def test_worker_that_goes_on_with_an_unknown_attempt_is_told_to_stop(stack: Stack, bus: BusWatch) -> None:
     """Its Abort was lost, or another life of this ingress began it."""
     attempt = secrets.token_urlsafe(12)
     batch = StreamBatch("decode-1", 1, (Tokens(attempt, 3, (7,)),))
-    with watching(stack) as bus:
-        mark = bus.mark()
-        publish(stack, subjects.stream_events("local", "ingress-1"), codec.encode(batch))
-        bus.wait(lambda: bool(bus.told_since(mark, "decode", Abort)), "the abort")
-        assert bus.told_since(mark, "decode", Abort) == [Abort(attempt=attempt)]
+    mark = bus.mark()
+    publish(stack, subjects.stream_events("local", "ingress-1"), codec.encode(batch))
+    bus.wait(lambda: bool(bus.told_since(mark, "decode", Abort)), "the abort")
+    assert bus.told_since(mark, "decode", Abort) == [Abort(attempt=attempt)]

@@ -5,7 +5,7 @@ import secrets
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import LiveStream, post
 from tests.e2e.system import ENGINE, MODEL, log_of
 from tests.stack import Stack
@@ -107,30 +107,30 @@ def test_prompt_cannot_forge_log_lines_and_appears_in_none(stack: Stack) -> None
     ],
     ids=lambda headers: repr(headers)[:40],
 )
-def test_odd_header_costs_no_hop_its_trace(stack: Stack, headers: list[tuple[str, bytes]]) -> None:
+def test_odd_header_costs_no_hop_its_trace(
+    stack: Stack, bus: BusWatch, headers: list[tuple[str, bytes]]
+) -> None:
     """N07: one byte outside ASCII costs a NATS receiver all headers; the trace id must still arrive."""
-    with watching(stack) as bus:
-        mark = bus.mark()
-        answer = post(stack.url, BODY, stack.keys["plain"], headers=[("traceparent", TRACEPARENT), *headers])
-        if answer.status in (400, 431):
-            return  # refused at the door
-        assert answer.status == 200, answer.body
-        bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "the decode job")
-        for msg in bus.since(mark, ".scheduler.place.", ".prefill.job.", ".decode.job."):
-            assert msg.headers["traceparent"].split("-")[1] == TRACE_ID
-            assert set(msg.headers) <= {"traceparent", "tracestate"}
-            assert len(msg.headers.get("tracestate", "")) <= 512
+    mark = bus.mark()
+    answer = post(stack.url, BODY, stack.keys["plain"], headers=[("traceparent", TRACEPARENT), *headers])
+    if answer.status in (400, 431):
+        return  # refused at the door
+    assert answer.status == 200, answer.body
+    bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "the decode job")
+    for msg in bus.since(mark, ".scheduler.place.", ".prefill.job.", ".decode.job."):
+        assert msg.headers["traceparent"].split("-")[1] == TRACE_ID
+        assert set(msg.headers) <= {"traceparent", "tracestate"}
+        assert len(msg.headers.get("tracestate", "")) <= 512
 
 
 @pytest.mark.parametrize("name", ["X-Request-Id", "tracestate"])
-def test_line_breaks_in_a_header_never_become_headers(stack: Stack, name: str) -> None:
+def test_line_breaks_in_a_header_never_become_headers(stack: Stack, bus: BusWatch, name: str) -> None:
     """N07: a folded header line is refused or cleaned, and forges nothing on the bus."""
-    with watching(stack) as bus:
-        mark = bus.mark()
-        answer = post(
-            stack.url, BODY, stack.keys["plain"], headers=[(name, b"a=1\r\n X-Forged: 1"), ("X-Last", "1")]
-        )
-        assert answer.status in (200, 400)
-        assert answer.headers["x-forged"] is None
-        for msg in bus.since(mark, "."):
-            assert "x-forged" not in {key.lower() for key in msg.headers}
+    mark = bus.mark()
+    answer = post(
+        stack.url, BODY, stack.keys["plain"], headers=[(name, b"a=1\r\n X-Forged: 1"), ("X-Last", "1")]
+    )
+    assert answer.status in (200, 400)
+    assert answer.headers["x-forged"] is None
+    for msg in bus.since(mark, "."):
+        assert "x-forged" not in {key.lower() for key in msg.headers}

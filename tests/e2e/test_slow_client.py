@@ -10,7 +10,7 @@ from typing import Any
 
 import openai
 import pytest
-from tests.e2e.bus_watch import watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import post
 from tests.e2e.system import MODEL, sim_only
 from tests.patience import PATIENCE_S, eventually
@@ -22,7 +22,7 @@ CONTEXT = 131_072
 
 
 @pytest.fixture(scope="module")
-def impatient(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Waits half a second for a client to take what was written; its model's context is roomy."""
     model = Path(shutil.copytree(tiny_model, tmp_path_factory.mktemp("models") / "roomy"))
     for name, field in (("config", "max_position_embeddings"), ("tokenizer_config", "model_max_length")):
@@ -73,13 +73,11 @@ def num_cut(stack: Stack) -> int:
 
 
 @sim_only
-def test_client_that_never_reads_is_cut_and_its_engine_freed(impatient: Stack) -> None:
-    with watching(impatient) as bus, contextlib.closing(deaf_to_a_stream(impatient)) as deaf:
+def test_client_that_never_reads_is_cut_and_its_engine_freed(stack: Stack, bus: BusWatch) -> None:
+    with contextlib.closing(deaf_to_a_stream(stack)) as deaf:
         bus.wait(lambda: bus.num_in("decode-1") > 0, "work at decode")
         bus.wait_idle("prefill-1", "decode-1")
-        with openai.OpenAI(
-            base_url=f"{impatient.url}/v1", api_key=impatient.keys["plain"], max_retries=0
-        ) as client:
+        with openai.OpenAI(base_url=f"{stack.url}/v1", api_key=stack.keys["plain"], max_retries=0) as client:
             answer = client.chat.completions.create(
                 model=MODEL, messages=[{"role": "user", "content": "hello"}], max_tokens=4
             )
@@ -87,30 +85,28 @@ def test_client_that_never_reads_is_cut_and_its_engine_freed(impatient: Stack) -
         assert answer.usage.completion_tokens == 4
         with pytest.raises(ConnectionResetError):  # what waited for it is gone, and it is told
             read_all(deaf)
-    eventually(lambda: num_cut(impatient) == 1, "its line in the log")
+    eventually(lambda: num_cut(stack) == 1, "its line in the log")
 
 
 @sim_only
-def test_body_that_nobody_reads_keeps_its_place_until_it_is_cut(impatient: Stack) -> None:
-    num_before = num_cut(impatient)
-    with watching(impatient) as bus, contextlib.closing(deaf_to_a_body(impatient)) as deaf:
-        bus.wait(lambda: num_cut(impatient) > num_before, "a client that is cut")
+def test_body_that_nobody_reads_keeps_its_place_until_it_is_cut(stack: Stack) -> None:
+    num_before = num_cut(stack)
+    with contextlib.closing(deaf_to_a_body(stack)) as deaf:
+        eventually(lambda: num_cut(stack) > num_before, "a client that is cut")
         with pytest.raises(ConnectionResetError):
             read_all(deaf)
     answer = post(
-        impatient.url,
+        stack.url,
         {"model": MODEL, "prompt": "hello", "max_tokens": 4},
-        impatient.keys["single"],
+        stack.keys["single"],
         path="/v1/completions",
     )
     assert answer.status == 200
 
 
 @sim_only
-def test_client_that_reads_in_its_own_time_gets_everything(impatient: Stack) -> None:
-    with openai.OpenAI(
-        base_url=f"{impatient.url}/v1", api_key=impatient.keys["plain"], max_retries=0
-    ) as client:
+def test_client_that_reads_in_its_own_time_gets_everything(stack: Stack) -> None:
+    with openai.OpenAI(base_url=f"{stack.url}/v1", api_key=stack.keys["plain"], max_retries=0) as client:
         stream = client.chat.completions.create(
             model=MODEL,
             messages=[{"role": "user", "content": "hello"}],

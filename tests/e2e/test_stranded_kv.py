@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.scrape import Scrape
 from tests.e2e.system import ENGINE, MODEL, PATIENT
@@ -32,13 +32,6 @@ def stack(tiny_model: Path) -> Iterator[Stack]:
     env = {"SUB100_PREFILL_LEASE_S": str(LEASE_S), "SUB100_INGRESS_CLAIM_TIMEOUT_MS": "30000"}
     with running_stack(tiny_model, engine=ENGINE, env={**PATIENT, **env}) as running:
         yield running
-
-
-@pytest.fixture
-def bus(stack: Stack) -> Iterator[BusWatch]:
-    with watching(stack) as found:
-        found.wait_idle("prefill-1", "decode-1")
-        yield found
 
 
 def body(number: int, **fields: Any) -> dict[str, Any]:
@@ -74,8 +67,7 @@ def wait_freed(stack: Stack) -> None:
 @contextlib.contextmanager
 def held_up(bus: BusWatch, decode: Replica) -> Iterator[None]:
     """Decode hangs and is taken for lost by nobody, however long it takes: its last heartbeat is repeated."""
-    beat = bus.beat(decode.instance)
-    assert beat is not None
+    beat = eventually(lambda: bus.beat(decode.instance), "a heartbeat")
     is_over = threading.Event()
 
     def speak() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.bus_watch import watching
+from tests.e2e.bus_watch import BusWatch
 from tests.e2e.raw_http import Answer, deltas, post
 from tests.e2e.system import MODEL, PATIENT, sim_only
 from tests.patience import eventually
@@ -78,19 +78,20 @@ def test_a_mere_prefix_of_a_stop_string_at_the_end_is_delivered(
     assert both_ways(stack, prompt, max_tokens=24, ignore_eos=True, stop=stop) == (text, "length")
 
 
-def test_stop_inside_the_first_token_ends_before_decode(stack: Stack, spoken: tuple[str, list[str]]) -> None:
+def test_stop_inside_the_first_token_ends_before_decode(
+    stack: Stack, bus: BusWatch, spoken: tuple[str, list[str]]
+) -> None:
     """A02: the token that prefill makes is matched too: empty text, and no decode job."""
     prompt, pieces = spoken
-    with watching(stack) as bus:
-        mark = bus.mark()
-        answer = ask(stack, prompt, max_tokens=24, stop=pieces[0][0])
-        streamed = ask(stack, prompt, max_tokens=24, stop=pieces[0][0], stream=True)
-        bus.wait(lambda: len(bus.since(mark, ".prefill.job.")) == 2, "two prefill jobs")
-        # The KV that waited for decode is given back, and nothing is aborted: prefill is done.
-        # Whatever was published before that has arrived here too.
-        bus.wait(lambda: len(bus.told_since(mark, "prefill", ReleaseKv)) == 2, "two releases")
-        assert bus.told_since(mark, "prefill", Abort) == []
-        assert bus.since(mark, ".decode.job.") == []
+    mark = bus.mark()
+    answer = ask(stack, prompt, max_tokens=24, stop=pieces[0][0])
+    streamed = ask(stack, prompt, max_tokens=24, stop=pieces[0][0], stream=True)
+    bus.wait(lambda: len(bus.since(mark, ".prefill.job.")) == 2, "two prefill jobs")
+    # The KV that waited for decode is given back, and nothing is aborted: prefill is done.
+    # Whatever was published before that has arrived here too.
+    bus.wait(lambda: len(bus.told_since(mark, "prefill", ReleaseKv)) == 2, "two releases")
+    assert bus.told_since(mark, "prefill", Abort) == []
+    assert bus.since(mark, ".decode.job.") == []
     choice = answer.json["choices"][0]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("", "stop")
     assert answer.json["usage"]["completion_tokens"] == 1
