@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from tests.e2e.bus_watch import BusWatch, watching
+from tests.e2e.losing import decoder_of, revive
 from tests.e2e.raw_http import DONE, LiveStream, post
 from tests.e2e.scrape import Scrape
 from tests.e2e.system import ENGINE, MODEL, PATIENT, log_of, sim_only
 from tests.patience import NUM_TRIES
-from tests.stack import Replica, Stack, running_stack
+from tests.stack import Stack, running_stack
 from tokenizers import Tokenizer
 
 from sub100_proto import codec
@@ -117,7 +118,7 @@ def killed_once(stack: Stack, bus: BusWatch, body: dict[str, Any], num_chars: in
     with LiveStream(stack.url, body | STREAM, stack.keys["plain"]) as stream:
         while answer.num_chars < num_chars:
             answer.take(stream.next_event())
-        lost = worker_of(stack, bus, mark)
+        lost = decoder_of(stack, bus, mark)
         lost.signal(signal.SIGKILL)
         request_id = stream.response.headers["x-request-id"]
         try:
@@ -129,17 +130,6 @@ def killed_once(stack: Stack, bus: BusWatch, body: dict[str, Any], num_chars: in
         if isinstance(event, dict):
             answer.take(event)
     return answer, log_of(stack, request_id)["num_attempts"]
-
-
-def worker_of(stack: Stack, bus: BusWatch, mark: int) -> Replica:
-    bus.wait(lambda: bool(bus.since(mark, ".decode.job.")), "a decode job")
-    return stack.replicas[bus.since(mark, ".decode.job.")[-1].subject.rpartition(".")[2]]
-
-
-def revive(stack: Stack, replica: Replica) -> None:
-    replica.wait()
-    replica.start()
-    stack.wait_ready(replica.instance)
 
 
 def quiet(stack: Stack, body: dict[str, Any]) -> dict[str, Any]:
@@ -215,8 +205,7 @@ def test_several_answers_that_nobody_can_go_on_with_end_in_one_error_event(stack
         try:
             *events, last = stream.rest()
         finally:
-            for worker in workers:
-                revive(stack, worker)
+            revive(stack, *workers)
     assert last["error"]["type"] == "server_error"
     chunks = [event for event in events if isinstance(event, dict)]
     assert not [c for chunk in chunks for c in chunk["choices"] if c["finish_reason"]]

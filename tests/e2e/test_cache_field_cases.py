@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 from tests.e2e.bus_watch import BusWatch
+from tests.e2e.losing import revive
 from tests.e2e.raw_http import DONE, Answer, LiveStream, deltas, post
 from tests.e2e.slow import slow_stack
 from tests.e2e.system import MODEL, sim_only
@@ -174,9 +175,7 @@ def test_answer_that_was_put_together_from_two_workers_is_kept_whole(
         try:
             *events, end = stream.rest()
         finally:
-            lost.wait()
-            lost.start()
-            stack.wait_ready(lost.instance)
+            revive(stack, lost)
     assert end == DONE
     text = "".join(pieces + deltas(events))
 
