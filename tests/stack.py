@@ -255,16 +255,13 @@ class Stack:
         return "\n".join(f"--- {name}\n{self.replicas[name].log[-3000:]}" for name in chosen)
 
     def stop(self) -> None:
-        """End ingress first and workers next; idempotent."""
-        order = ("ingress", "prefill", "decode", "scheduler", "cache", "traces")
-        for service in order:
-            replicas = [replica for replica in self.replicas.values() if replica.service == service]
-            for replica in replicas:
-                if replica.is_running:
-                    replica.signal(signal.SIGCONT)
-                    replica.terminate()
-            for replica in replicas:
-                replica.stop()
+        """End all of it at once; idempotent."""
+        for replica in self.replicas.values():
+            if replica.is_running:
+                replica.signal(signal.SIGCONT)
+                replica.terminate()
+        for replica in self.replicas.values():
+            replica.stop()
 
 
 _PATIENT: Final = {

@@ -26,7 +26,7 @@ from sub100_proto.jobs import DecodeJob
 pytestmark = pytest.mark.timeout(400)
 
 NUM_TOKENS = 60 if ENGINE == "sim" else 400
-"""Enough to be killed in the middle: the simulated engine takes 30 ms a token, the tiny model about 5."""
+"""Enough to be killed in the middle: the simulated engine takes 15 ms a token, the tiny model about 5."""
 NEAR = 1e-6 if ENGINE == "sim" else 0.05
 """Chunks are of other sizes after the loss. In bfloat16 near ties would flip: the model runs in float32."""
 BODY: dict[str, Any] = {
@@ -64,7 +64,7 @@ CALLING: dict[str, Any] = BODY | {
 
 @pytest.fixture(scope="module")
 def stack(tiny_model: Path) -> Iterator[Stack]:
-    env = {"SUB100_SIM_DELAY_MS": "30", "SUB100_INGRESS_STALL_TIMEOUT_S": "10", **CHEAP_HAND_OVER}
+    env = {"SUB100_SIM_DELAY_MS": "15", "SUB100_INGRESS_STALL_TIMEOUT_S": "10", **CHEAP_HAND_OVER}
     env |= {f"SUB100_{role}_DTYPE": "float32" for role in ("PREFILL", "DECODE")}
     with running_stack(tiny_model, engine=ENGINE, num_decode=2, env={**PATIENT, **env}) as stack:
         yield stack
@@ -252,7 +252,7 @@ def saying(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "SUB100_SIM_ANSWER_FILE": str(script),
         "SUB100_SIM_ANSWER_MIN_TOKENS": num_tokens,
         "SUB100_SIM_ANSWER_MAX_TOKENS": num_tokens,
-        "SUB100_SIM_DELAY_MS": "20",
+        "SUB100_SIM_DELAY_MS": "15",
         "SUB100_INGRESS_STALL_TIMEOUT_S": "5",
     }
     with running_stack(tiny_model, num_decode=2, env=env) as stack:

@@ -86,7 +86,7 @@ def test_workers_that_are_gone_at_once_cost_nobody_a_request(stack: Stack, role:
 
     def ask(prompt: str) -> Answer:
         messages = [{"role": "user", "content": prompt}]
-        return post(stack.url, BODY | {"messages": messages, "stream": True}, key)
+        return post(stack.url, BODY | {"messages": messages, "stream": True, "max_tokens": 8}, key)
 
     def most_met() -> int:
         """Of the gone, by one request. No worker has seen its prompt before: chance alone picks one."""

@@ -32,6 +32,7 @@ def stack(tiny_model: Path) -> Iterator[Stack]:
         num_decode=2,
         SUB100_INGRESS_STALL_TIMEOUT_S="10",
         SUB100_SIM_ANSWER_MIN_TOKENS="24",
+        SUB100_SIM_ANSWER_MAX_TOKENS="32",
     ) as running:
         yield running
 

@@ -24,7 +24,11 @@ STEP_S = 0.3
 
 @pytest.fixture(scope="module")
 def stack(tiny_model: Path) -> Iterator[Stack]:
-    env = {"SUB100_SIM_DELAY_MS": str(STEP_S * 1e3), "SUB100_SIM_ANSWER_MAX_TOKENS": "8", **PATIENT}
+    env = PATIENT | {
+        "SUB100_SIM_DELAY_MS": str(STEP_S * 1e3),
+        "SUB100_SIM_ANSWER_MIN_TOKENS": "4",
+        "SUB100_SIM_ANSWER_MAX_TOKENS": "4",
+    }
     with running_stack(tiny_model, engine="sim", env=env) as running:
         yield running
 

@@ -28,8 +28,8 @@ def stack(tiny_model: Path) -> Iterator[Stack]:
     """Answers are slow enough for a crowd to gather during one."""
     env = {
         "SUB100_SIM_DELAY_MS": str(STEP_MS),
-        "SUB100_SIM_ANSWER_MIN_TOKENS": "150",
-        "SUB100_SIM_ANSWER_MAX_TOKENS": "200",
+        "SUB100_SIM_ANSWER_MIN_TOKENS": "80",
+        "SUB100_SIM_ANSWER_MAX_TOKENS": "100",
         "SUB100_INGRESS_BUDGET_MS": "20000",
     }
     with running_stack(tiny_model, engine="sim", env=PATIENT | env) as running:

@@ -163,11 +163,11 @@ def test_every_placement_is_settled_when_all_is_over(stack: Stack, bus: BusWatch
 
 def test_requests_beside_one_that_is_left_go_on(stack: Stack, bus: BusWatch) -> None:
     """The abort of one hits no other."""
-    alone = post(stack.url, ENDLESS | {"stream": True, "max_tokens": 400}, stack.keys["plain"])
+    alone = post(stack.url, ENDLESS | {"stream": True, "max_tokens": 150}, stack.keys["plain"])
     texts: list[str] = []
 
     def run() -> None:
-        body = ENDLESS | {"stream": True, "max_tokens": 400}
+        body = ENDLESS | {"stream": True, "max_tokens": 150}
         texts.append(post(stack.url, body, stack.keys["plain"]).text)
 
     threads = [threading.Thread(target=run) for _ in range(4)]

@@ -15,7 +15,7 @@ from tests.stack import Stack
 
 pytestmark = sim_only
 
-NUM_ABORTS = 15
+NUM_ABORTS = 9
 MEDIAN_S = 0.4
 """Sooner than any heartbeat would tell."""
 

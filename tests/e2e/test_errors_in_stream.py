@@ -79,6 +79,7 @@ def test_stream_goes_on_elsewhere_when_its_engine_hangs_behind_a_worker_that_ans
     with (
         slow_stack(
             tiny_model,
+            STEP_S,
             SUB100_INGRESS_STEP_TIMEOUT_S=timeout_s,
             SUB100_SIM_HANG_AFTER_STEPS="12",
             SUB100_INGRESS_PATIENCE_MS=LASTING_MS,

@@ -20,7 +20,7 @@ from tests.stack import Replica, Stack, running_stack
 
 pytestmark = pytest.mark.timeout(400)
 
-AFTER_S = 1.0
+AFTER_S = 0.5
 REST_S = 6 * AFTER_S
 OUT_S = 180.0
 """Four times AFTER_S, since each bad worker has one peer here, and what a busy machine adds."""
