@@ -10,7 +10,6 @@ For the last part the engine takes no time and no question was ever asked: ``off
 ``miss``, ``lost`` (the cache service runs, Redis does not) and ``dead`` (no cache service runs).
 """
 
-import argparse
 import asyncio
 import itertools
 import tempfile
@@ -32,9 +31,8 @@ from sub100_local.tiny_model import make
 
 from .client import Sample, StreamClient, quantile
 from .control_plane import bare_server
-from .results import write
+from .results import arguments, write
 
-RESULTS = Path(__file__).parent / "results" / "cache.json"
 EMBEDDER = {"SUB100_CACHE_EMBEDDER": "minilm"}
 _VERBS = "clean repair store paint insure replace measure polish transport sell"
 _THINGS = "wooden table, old bicycle, copper kettle, leather saddle, garden fence, kitchen sink, woollen coat"
@@ -194,12 +192,11 @@ async def paired(stack: Stack, name: str, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "cache")
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--own", type=int, default=10_000)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     added: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:

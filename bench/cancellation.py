@@ -5,7 +5,6 @@ prefill's end and decode's start, or in mid-stream; measured until engines, KV a
 scheduler hold nothing, read from their metrics (a look takes a few milliseconds, and counts).
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 
@@ -16,16 +15,14 @@ from tests.e2e.slow import slow_stack
 from sub100_local.tiny_model import make
 
 from .client import quantile
-from .results import write
+from .results import arguments, write
 
-RESULTS = Path(__file__).parent / "results" / "cancellation.json"
 STEP_S = 0.03
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "cancellation")
     parser.add_argument("--aborts", type=int, default=100, help="at each moment")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     rows: dict[str, dict[str, float]] = {}
     with (

@@ -6,7 +6,6 @@ prompt's own time to first token. The largest size computes it in one step: no c
 the same gaps are the yardstick.
 """
 
-import argparse
 import asyncio
 import contextlib
 import random
@@ -18,9 +17,8 @@ from sub100_engine.api import Engine
 
 from .client import quantile
 from .engines import Told, decode, running
-from .results import write
+from .results import arguments, write
 
-RESULTS = Path(__file__).parent / "results" / "chunked-prefill.json"
 NUM_STREAMS = 8
 NUM_PROMPT = 2048
 SIZES = (128, 512, NUM_PROMPT + NUM_STREAMS)
@@ -98,10 +96,9 @@ async def measure(model: Path, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "chunked-prefill")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     results = asyncio.run(measure(options.model, options.rounds))
     for size, row in results.items():

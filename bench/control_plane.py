@@ -6,7 +6,6 @@ same client on a bare SSE server. ``added_ttft_ms`` is ours minus the bare serve
 CPU is user + system time of each service's process over the timed requests.
 """
 
-import argparse
 import asyncio
 import contextlib
 import socket
@@ -25,11 +24,10 @@ from tests.stack import Stack, running_stack
 from sub100_local.tiny_model import make
 
 from .client import Sample, StreamClient, median, quantile
-from .results import write
+from .results import arguments, write
 
 NUM_TOKENS = 16
 STREAMS = (1, 16, 64)
-RESULTS = Path(__file__).parent / "results" / "control-plane.json"
 SERVICES = ("ingress", "cache", "scheduler", "prefill", "decode", "traces")
 
 
@@ -159,12 +157,11 @@ def print_row(row: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "control-plane")
     parser.add_argument("--requests", type=int, default=1024, help="per row")
     parser.add_argument(
         "--only", choices=["all", "on"], default="all", help="'on': cache and tracing on, only"
     )
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     variants = (
         [(True, True)]

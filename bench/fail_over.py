@@ -5,7 +5,6 @@ come. After some tokens the worker gets SIGKILL or SIGSTOP; measured is the long
 the client, and the text is that of a stream which nobody disturbed.
 """
 
-import argparse
 import itertools
 import signal
 import tempfile
@@ -21,9 +20,8 @@ from tests.stack import Replica, Stack
 from sub100_local.tiny_model import make
 
 from .client import quantile
-from .results import write
+from .results import arguments, write
 
-RESULTS = Path(__file__).parent / "results" / "fail-over.json"
 STEP_S = 0.02
 NUM_TOKENS = 150
 NUM_BEFORE = 20
@@ -74,9 +72,8 @@ def longest_gap_ms(stack: Stack, how: signal.Signals, whole: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "fail-over")
     parser.add_argument("--losses", type=int, default=20, help="of each kind")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     rows: dict[str, dict[str, float]] = {}
     with (

@@ -7,7 +7,6 @@ engine core that has nothing to do and of one that only holds KV for others, and
 streams' steps during pulls against those without.
 """
 
-import argparse
 import asyncio
 import itertools
 import random
@@ -28,9 +27,8 @@ from sub100_proto.kv import KvHandle
 from sub100_proto.sampling import Sampling
 
 from .client import quantile
-from .results import write
+from .results import arguments, write
 
-RESULTS = Path(__file__).parent / "results" / "kv-transfer.json"
 KEY = b"a transfer key that is 32 bytes."
 IDLE_S = 10.0
 NUM_STREAMS = 4
@@ -221,7 +219,7 @@ async def run(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "kv-transfer")
     parser.add_argument("--model", type=Path, help="a model directory (default: the tiny random model)")
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=24)
@@ -229,7 +227,6 @@ def main() -> None:
         "--decode-mib", type=int, default=256, help="decode's KV cache; SmolLM2's prompts fit"
     )
     parser.add_argument("--transports", nargs="+", default=["tcp", "shm", "nixl"])
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:

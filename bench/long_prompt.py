@@ -5,7 +5,6 @@ tokens are posted one after another (real services, simulated engine); its slowe
 the event loop stood still. The same probe beside short prompts is the yardstick.
 """
 
-import argparse
 import asyncio
 import json
 import random
@@ -23,9 +22,8 @@ from tokenizers import Tokenizer
 from sub100_local.tiny_model import make
 
 from .client import StreamClient, quantile
-from .results import write
+from .results import arguments, write
 
-RESULTS = Path(__file__).parent / "results" / "long-prompt.json"
 NUM_TOKENS = 100_000
 
 
@@ -98,9 +96,8 @@ def roomy(directory: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "long-prompt")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         model = roomy(Path(directory))

@@ -6,7 +6,6 @@ mostly hits (the look-up goes first for a moment); ``hit`` of both. Exact tier o
 takes a GPU's time. ``added`` is the median of pairwise differences to the plain request just before.
 """
 
-import argparse
 import asyncio
 import itertools
 import tempfile
@@ -20,9 +19,8 @@ from tests.stack import Stack, running_stack
 from sub100_local.tiny_model import make
 
 from .client import Sample, StreamClient, median, quantile
-from .results import write
+from .results import arguments, write
 
-RESULTS = Path(__file__).parent / "results" / "overlap.json"
 HITS_PER_MISS = 4
 MISSES_PER_HIT = 12
 SHORT_ANSWERS = {"SUB100_SIM_ANSWER_MAX_TOKENS": "8"}
@@ -90,10 +88,9 @@ def added_ms(plain: list[Sample], misses: list[Sample]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "overlap")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--timing", default="h200-8b")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         model = make(Path(directory) / "tiny")

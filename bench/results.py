@@ -1,11 +1,21 @@
 """Where figures go: one JSON file per benchmark, committed, with the machine that made them."""
 
+import argparse
 import json
 import os
 import platform
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+DIRECTORY: Final = Path(__file__).parent / "results"
+
+
+def arguments(about: str | None, name: str) -> argparse.ArgumentParser:
+    """Of a benchmark's options, with one for where its figures go: ``--out``."""
+    made = argparse.ArgumentParser(description=about)
+    made.add_argument("--out", type=Path, default=DIRECTORY / f"{name}.json")
+    return made
 
 
 def write(path: Path, what: str, **figures: Any) -> None:

@@ -5,7 +5,6 @@ A client 20 ms of round trip away, on a warm connection, asks short questions un
 clock, WAN included; and the ledger of the worst. The tiny random model first, then SmolLM2 if it is given.
 """
 
-import argparse
 import asyncio
 import secrets
 import tempfile
@@ -17,14 +16,13 @@ from tests.stack import Stack, running_stack
 from sub100_local.tiny_model import make
 
 from .client import Sample, StreamClient, quantile
-from .results import write
+from .results import arguments, write
 from .wan import delayed
 
 BUDGET_MS = 100.0
 ROUND_TRIP_MS = 20.0
 AS_SERVED = {f"SUB100_{role}_COMPILE": "on" for role in ("PREFILL", "DECODE")}
 """As a deployment would be that minds its steps more than its starts."""
-RESULTS = Path(__file__).parent / "results" / "slo.json"
 SYSTEM = (
     "You are the assistant of a small hardware shop. Answer in one short sentence. Be friendly, never "
     "mention prices, and send people who ask about deliveries to the counter. The shop opens at nine and "
@@ -123,10 +121,9 @@ def print_rows(name: str, rows: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "slo")
     parser.add_argument("--requests", type=int, default=100, help="per tier")
     parser.add_argument("--model", type=Path, help="a second model directory, beside the tiny one")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:

@@ -5,7 +5,6 @@ texts to be repeated (edits, extraction and code look like that) and open questi
 at once. Ratios of tokens a second, the share of drafts accepted, the mean accepted length.
 """
 
-import argparse
 import asyncio
 import time
 from pathlib import Path
@@ -17,9 +16,8 @@ from tokenizers import Tokenizer
 from sub100_engine.api import Engine
 
 from .engines import decode, running
-from .results import write
+from .results import arguments, write
 
-RESULTS = Path(__file__).parent / "results" / "speculative.json"
 NUM_TOKENS = 64
 TEXTS = (
     "The nearest region answers first, and the rest of the fleet never hears of it.",
@@ -113,10 +111,9 @@ async def measure(model: Path, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "speculative")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     results = asyncio.run(measure(options.model, options.rounds))
     what = f"greedy answers of {NUM_TOKENS} tokens with n-gram speculation and without, real vLLM, one thread"

@@ -4,7 +4,6 @@
 of this process, then asks what the pages ask. No other service runs.
 """
 
-import argparse
 import random
 import statistics
 import time
@@ -14,10 +13,11 @@ from typing import Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from bench import results
 from sub100_shared import semconv
 from sub100_traces import otlp, waterfall
 from sub100_traces.store import Filter, FleetFilter, Limits, Store
+
+from .results import arguments, write
 
 SPANS_PER_REQUEST: Final = 11
 BATCH_REQUESTS: Final = 186
@@ -192,10 +192,9 @@ def questions(store: Store, fleet: Fleet, now_s: float) -> dict[str, Callable[[]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "traces_store")
     parser.add_argument("--spans", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--output", type=Path, default=Path("bench/results/traces_store.json"))
     options = parser.parse_args()
     num_requests = options.spans // SPANS_PER_REQUEST
     clock = [0.0]
@@ -211,8 +210,8 @@ def main() -> None:
     for answer in answers:
         print(f"{answer['p50_ms']:>8} ms p50 {answer['max_ms']:>8} ms max  {answer['what']}")
     store.close()
-    results.write(
-        options.output,
+    write(
+        options.out,
         f"Intake and search of the traces service; limit of a search {LIMIT_MS:.0f} ms",
         num_spans=options.spans,
         num_requests=num_requests,

@@ -12,7 +12,6 @@ second token's gap, ``step`` the median of the later gaps. ``warm``: the same 2,
 with another question, against cold ones, at ours.
 """
 
-import argparse
 import asyncio
 import contextlib
 import random
@@ -31,7 +30,7 @@ from tests.stack import Stack, running_stack
 from sub100_local.tiny_model import make
 
 from .client import Sample, StreamClient
-from .results import write
+from .results import arguments, write
 from .stock_vllm import SERVED_NAME, StockServer, awake, pin_engine
 
 LENGTHS = (64, 500, 2_000)
@@ -41,7 +40,6 @@ MAX_MODEL_LEN = 4_096
 NUM_TOKENS = 8
 NUM_WAKING = 16
 """Tokens: less than a block, so that no prefix cache keeps any of them."""
-RESULTS = Path(__file__).parent / "results" / "ttft-flows.json"
 
 
 def completion(prompt: list[int], num_tokens: int = 1) -> dict[str, Any]:
@@ -217,12 +215,11 @@ def servers(model: Path, directory: Path) -> Iterator[tuple[Stack, StockServer, 
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with us
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "ttft-flows")
     parser.add_argument("--repeats", type=int, default=9, help="requests per flow and length")
     parser.add_argument("--model", type=Path, help="a second model directory, beside the tiny one")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="tokens of the prompts")
     parser.add_argument("--no-tiny", action="store_true", help="leave the tiny model out")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:
