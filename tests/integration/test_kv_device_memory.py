@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from tests.integration.test_kv_transfer import HELD, KEY, NUM_BLOCKS, ROW_WORDS, Producer, memory, nixl_agent
+from tests.integration.kv_pair import HELD, KEY, NUM_BLOCKS, ROW_WORDS, Producer, memory, nixl_agent
 
 from sub100_engine.vllm.exporter import Exporter
 from sub100_engine.vllm.kv_memory import KvMemory, from_tensors, runs

@@ -5,10 +5,7 @@ Three ways for the bytes, one suite. NIXL is in the engine's environment only, s
 
 import collections
 import contextlib
-import os
 import queue
-import resource
-import secrets
 import socket
 import threading
 import time
@@ -19,84 +16,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.integration.kv_pair import HELD, NUM_BLOCKS, Consumer, Producer, memory, through
 from tests.kv_proxy import Tampering
 from tests.patience import PATIENCE_S, at_best
 
-from sub100_engine.vllm.exporter import MAX_CONNECTIONS, Exporter
-from sub100_engine.vllm.kv_memory import KvMemory
-from sub100_engine.vllm.leases import Leases
-from sub100_engine.vllm.nixl_agent import NixlAgent
-from sub100_engine.vllm.nixl_reading import NixlReading
-from sub100_engine.vllm.nixl_serving import NixlServing
 from sub100_engine.vllm.pull_threads import PullThreads
 from sub100_engine.vllm.puller import (
     MAX_IDLE_S,
     Cancellation,
     KvPullError,
-    Peers,
-    Puller,
-    connector_of,
-    host_id,
 )
 from sub100_engine.vllm.wire import MAX_MESSAGE_BYTES, NONCE_BYTES
-from sub100_proto.kv import KvHandle
-
-KEY = b"k" * 32
-NUM_BLOCKS = 16
-ROW_WORDS = (12, 12, 8)
-HELD = (5, 2, 11, 3)
-
-
-def memory(seed: int) -> KvMemory:
-    random = np.random.default_rng(seed)
-    layers = [random.integers(0, 2**63, (NUM_BLOCKS, words), np.uint64) for words in ROW_WORDS]
-    return KvMemory(layers, "test")
-
-
-def nixl_agent() -> NixlAgent:
-    os.environ |= {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"}
-    return NixlAgent(f"test-{secrets.token_hex(4)}")
-
-
-class Producer:
-    """A prefill worker's side, with the lease ``key`` on blocks HELD."""
-
-    def __init__(
-        self,
-        directory: Path,
-        way: str = "auto",
-        lease_s: float = 30.0,
-        proof_timeout_s: float = 5.0,
-        max_connections: int = MAX_CONNECTIONS,
-    ) -> None:
-        self.way = way
-        self.memory = memory(1)
-        self.nixl = NixlServing(nixl_agent(), self.memory) if way == "nixl" else None
-        self.leases = Leases(lease_s, time.monotonic)
-        self.leases.pin("key", "request", b"prompt", HELD)
-        self.exporter = Exporter(self.memory, self.leases, KEY, self.nixl, proof_timeout_s, max_connections)
-        self.port = self.exporter.start("127.0.0.1", 0, directory / "kv.sock")
-        self.handle = KvHandle(
-            connector=connector_of(way),
-            key="key",
-            num_tokens=100,
-            layout=self.memory.layout,
-            lease_s=lease_s,
-            endpoint=f"127.0.0.1:{self.port}",
-            host_id=host_id(),
-            shm="" if way == "tcp" else str(directory),
-        )
-
-    def next_outcome(self, timeout_s: float = 5.0) -> str:
-        """How the lease ended; the exporter hears of a pull's end just after the puller returns."""
-        deadline_s = time.monotonic() + timeout_s
-        while not (ended := self.leases.take_ended()):
-            assert time.monotonic() < deadline_s, "the lease does not end"
-            time.sleep(0.002)
-        return ended[0].outcome
-
-    def over_tcp(self) -> KvHandle:
-        return msgspec.structs.replace(self.handle, shm="")
 
 
 @pytest.fixture(params=["tcp", "shm", pytest.param("nixl", marks=pytest.mark.vllm)])
@@ -111,34 +41,6 @@ def producer(tmp_path: Path, way: str) -> Iterator[Producer]:
     producer = Producer(tmp_path, way)
     yield producer
     producer.exporter.stop()
-
-
-class Consumer:
-    """A decode worker's side, on other memory."""
-
-    def __init__(self, way: str, key: bytes = KEY) -> None:
-        self.idled_s = 0.0
-        self.peers = Peers(key, use_shared_memory=way != "tcp", clock=lambda: time.monotonic() + self.idled_s)
-        self.memory = memory(2)
-        self._reading = NixlReading(nixl_agent(), self.memory) if way == "nixl" else None
-
-    def pull(self, handle: KvHandle, first: int = 0, timeout_s: float = 5.0) -> KvMemory:
-        """Into blocks 0, 1, ..."""
-        self.puller(timeout_s).pull(handle, b"prompt", first, range(len(HELD) - first))
-        return self.memory
-
-    def failure(self, handle: KvHandle, prompt: bytes = b"prompt", timeout_s: float = 5.0) -> KvPullError:
-        with pytest.raises(KvPullError) as error:
-            self.puller(timeout_s).pull(handle, prompt, 0, range(len(HELD)))
-        return error.value
-
-    def puller(self, timeout_s: float = 5.0) -> Puller:
-        return Puller(self.memory, self.peers, timeout_s, self._reading)
-
-    def close(self) -> None:
-        self.peers.close()
-        if self._reading is not None:
-            self._reading.close()
 
 
 @pytest.fixture
@@ -278,121 +180,11 @@ def test_pulls_from_a_peer_that_says_nothing_end_together(tmp_path: Path) -> Non
     consumer.close()
 
 
-def test_peer_that_trickles_its_proof_is_hung_up_on_in_time(tmp_path: Path) -> None:
-    """It needs no secret to hold one of the few connections, so it does not hold it for long."""
-    producer = Producer(tmp_path, "tcp", proof_timeout_s=0.4)
-    try:
-        with socket.create_connection(("127.0.0.1", producer.port), 5) as peer:
-            started_s = time.monotonic()
-            assert len(peer.recv(NONCE_BYTES)) == NONCE_BYTES
-            peer.settimeout(0.1)
-            told: bytes | None = None
-            while told is None and time.monotonic() < started_s + 20:
-                with contextlib.suppress(TimeoutError):
-                    peer.sendall(b"x")
-                    told = peer.recv(1)
-            assert told == b""
-    finally:
-        producer.exporter.stop()
-
-
-def test_peers_that_connect_and_say_nothing_keep_no_puller_out(tmp_path: Path) -> None:
-    """However many: they have proved nothing, so that the oldest makes place."""
-    producer, consumer = Producer(tmp_path, "tcp", proof_timeout_s=30), Consumer("tcp")
-    with contextlib.ExitStack() as strangers:
-        for _ in range(2 * MAX_CONNECTIONS):
-            strangers.enter_context(socket.create_connection(("127.0.0.1", producer.port), 5))
-        consumer.pull(producer.handle)
-        assert producer.next_outcome() == "pulled"
-        assert len(producer.exporter.connections) <= MAX_CONNECTIONS
-    consumer.close()
-    producer.exporter.stop()
-
-
-def test_fleet_with_more_decode_workers_than_connections_is_served(tmp_path: Path) -> None:
-    """Each keeps its connection for the next time; the one that has idled longest makes place, and its worker
-    opens another."""
-    producer = Producer(tmp_path, "tcp", max_connections=4)
-    consumers = [Consumer("tcp") for _ in range(6)]
-    for round_ in range(2):
-        for number, consumer in enumerate(consumers):
-            key = f"{round_}-{number}"
-            producer.leases.pin(key, "request", b"prompt", HELD)
-            consumer.pull(msgspec.structs.replace(producer.handle, key=key))
-    assert len(producer.exporter.connections) <= 4
-    for consumer in consumers:
-        consumer.close()
-    producer.exporter.stop()
-
-
-def test_newcomer_takes_no_place_of_one_that_is_served(tmp_path: Path) -> None:
-    producer = Producer(tmp_path, "tcp", max_connections=1)
-    proxy, slow, late = Tampering(producer.port), Consumer("tcp"), Consumer("tcp")
-    proxy.stall_at = 300
-    pulling = threading.Thread(target=lambda: slow.pull(through(proxy, producer), timeout_s=10))
-    pulling.start()
-    try:
-        while proxy.num_bytes < 300:
-            time.sleep(0.002)
-        assert late.failure(producer.handle, timeout_s=1).code == "kv_load_failed"
-    finally:
-        proxy.stop.set()
-        pulling.join(10)
-    assert producer.next_outcome() == "pulled"
-    slow.close()
-    late.close()
-    proxy.close()
-    producer.exporter.stop()
-
-
-def test_listener_that_gets_no_thread_serves_afterwards(tmp_path: Path) -> None:
-    producer, consumer = Producer(tmp_path, "tcp"), Consumer("tcp")
-    before = threading.stack_size(1 << 46)
-    try:
-        with socket.create_connection(("127.0.0.1", producer.port), 5) as refused:
-            assert refused.recv(NONCE_BYTES) == b""
-    finally:
-        threading.stack_size(before)
-    consumer.pull(producer.handle)
-    assert producer.next_outcome() == "pulled"
-    consumer.close()
-    producer.exporter.stop()
-
-
-def test_listener_rests_while_it_cannot_accept_and_serves_afterwards(tmp_path: Path) -> None:
-    """Out of file descriptors, each try fails at once."""
-    producer, consumer = Producer(tmp_path, "tcp"), Consumer("tcp")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken: list[int] = []
-    with socket.socket() as waiting:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (waiting.fileno() + 8, hard))
-        try:
-            with contextlib.suppress(OSError):
-                while True:
-                    taken.append(os.open(os.devnull, os.O_RDONLY))
-            waiting.connect(("127.0.0.1", producer.port))
-            used_s = time.process_time()
-            threading.Event().wait(0.5)
-            assert time.process_time() - used_s < 0.2
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            for descriptor in taken:
-                os.close(descriptor)
-        consumer.pull(producer.handle)
-    assert producer.next_outcome() == "pulled"
-    consumer.close()
-    producer.exporter.stop()
-
-
 @pytest.fixture
 def tampering(producer: Producer) -> Iterator[Tampering]:
     proxy = Tampering(producer.port)
     yield proxy
     proxy.close()
-
-
-def through(proxy: Tampering, producer: Producer) -> KvHandle:
-    return msgspec.structs.replace(producer.over_tcp(), endpoint=proxy.endpoint)
 
 
 only_tcp = pytest.mark.parametrize("way", ["tcp"], indirect=True)
