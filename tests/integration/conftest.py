@@ -9,9 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.bus_link import linked
+from tests.integration.cache_service import running_cache
+from tests.integration.two_regions import CONFIG, World, is_absent, until
 from tests.integration.worker_fleet import Fleet, Ingress
 from tests.servers import Server, nats_server, redis_server
 
+from sub100_cache.tenants import TenantRules
 from sub100_shared.bus import Bus
 
 
@@ -72,3 +76,19 @@ async def ingress(bus: Bus, region: str) -> Ingress:
     own = Ingress(bus, region)
     await own.start()
     return own
+
+
+@pytest.fixture
+async def world(
+    own_nats_server: Server, redis_server: Server, own_redis_server: Server, tenant: str
+) -> AsyncIterator[World]:
+    rules = {tenant: TenantRules(regions=frozenset({"eu", "us"}))}
+    bus = await Bus.connect(own_nats_server.url, name="test")
+    async with (
+        linked(own_nats_server) as link,
+        running_cache(own_nats_server, redis_server.url, "eu", config=CONFIG, rules=rules),
+    ):
+        world = World(bus, tenant, link, own_redis_server)
+        await until(world.eu, "in contact", b"", is_absent)
+        yield world
+    await bus.close(2)
