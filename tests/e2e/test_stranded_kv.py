@@ -17,6 +17,7 @@ from tests.patience import eventually
 from tests.stack import Replica, Stack, running_stack
 
 from sub100_proto import codec, subjects
+from sub100_proto.fleet import Heartbeat, ServiceStatus
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -65,23 +66,32 @@ def wait_freed(stack: Stack) -> None:
 
 
 @contextlib.contextmanager
-def held_up(bus: BusWatch, decode: Replica) -> Iterator[None]:
-    """Decode hangs and is taken for lost by nobody, however long it takes: its last heartbeat is repeated."""
-    beat = eventually(lambda: bus.beat(decode.instance), "a heartbeat")
+def repeated(bus: BusWatch, subject: str, word: Heartbeat | ServiceStatus) -> Iterator[None]:
+    """Somebody's last word is said again and again: nobody takes him for lost, however long it takes."""
     is_over = threading.Event()
 
     def speak() -> None:
         while not is_over.wait(0.2):
-            bus.publish(subjects.heartbeat("local", "decode", decode.instance), codec.encode(beat))
+            bus.publish(subject, codec.encode(word))
 
     speaking = threading.Thread(target=speak)
-    decode.signal(signal.SIGSTOP)
     speaking.start()
     try:
         yield
     finally:
         is_over.set()
         speaking.join()
+
+
+@contextlib.contextmanager
+def held_up(bus: BusWatch, decode: Replica) -> Iterator[None]:
+    """Decode hangs."""
+    beat = eventually(lambda: bus.beat(decode.instance), "a heartbeat")
+    decode.signal(signal.SIGSTOP)
+    try:
+        with repeated(bus, subjects.heartbeat("local", "decode", decode.instance), beat):
+            yield
+    finally:
         decode.signal(signal.SIGCONT)
 
 
@@ -119,7 +129,8 @@ def test_two_hundred_clients_that_leave_between_prefill_and_decode_strand_nothin
 def test_kv_of_an_ingress_that_died_in_between_is_free_when_its_lease_ends(
     stack: Stack, bus: BusWatch
 ) -> None:
-    """P01: nobody is left who could release it. Meanwhile another client's prompts are served."""
+    """P01: nobody is left who could release it, and workers take its ingress for alive. Meanwhile another
+    client's prompts are served."""
     before = kv(stack)
     decode, ingress = stack.replicas["decode-1"], stack.replicas["ingress-1"]
     with held_up(bus, decode):
@@ -127,11 +138,13 @@ def test_kv_of_an_ingress_that_died_in_between_is_free_when_its_lease_ends(
         for replica in (ingress, decode):  # with decode go its jobs
             replica.signal(signal.SIGKILL)
             replica.wait()
-    for replica in (ingress, decode):
-        replica.start()
     for stream in streams:
         stream.close()
-    wait_freed(stack)
+    alive = ServiceStatus(service="ingress", instance="ingress-1", state="ready")
+    with repeated(bus, subjects.status("local", "ingress", "ingress-1"), alive):
+        for replica in (ingress, decode):
+            replica.start()
+        wait_freed(stack)
     after = kv(stack)
     assert after["expired"] - before["expired"] == NUM_AT_ONCE * PROMPT_BLOCKS
     assert after["released"] == before["released"]
