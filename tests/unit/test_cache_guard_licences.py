@@ -149,6 +149,27 @@ how can i combine two cells in excel | How can I combine two cells in Excel?
 does amoxicillin need to be refrigerated | Does Amoxicillin need to be refrigerated?
 how do i reconcile a bank statement in quickbooks | How do I reconcile a bank statement in QuickBooks?
 """,
+    "courtesies": """
+Would you be so kind as to explain how vaccines work? | Explain how vaccines work.
+I was hoping you could tell me how vaccines work. | How do vaccines work?
+Do you mind telling me how vaccines work? | How do vaccines work?
+I would be very grateful if you could tell me how vaccines work. | How do vaccines work?
+It would be nice if you could tell me how vaccines work. | How do vaccines work?
+Can you explain to me how vaccines work? | How do vaccines work?
+Could you let me know what the capital of Peru is? | What is the capital of Peru?
+Please tell me, what is the capital of Peru? | What is the capital of Peru?
+Could you tell me, please, what the capital of Peru is? | What is the capital of Peru?
+If you don't mind, could you explain how vaccines work? | Explain how vaccines work.
+Explain how vaccines work, if you have a moment. | Explain how vaccines work.
+Would you please write a poem about rain? | Write a poem about rain
+Please write a poem about rain, thanks | Write a poem about rain
+Sorry to bother you, but how do vaccines work? | How do vaccines work?
+Hey, so how do vaccines work? | How do vaccines work?
+Good evening. Is it safe to eat raw eggs? | Is it safe to eat raw eggs?
+Hello! Does aspirin thin the blood? | Does aspirin thin the blood?
+hey quick question, how do vaccines work | How do vaccines work?
+Hi there, I'd like to know how vaccines work. | How do vaccines work?
+""",
 }
 
 OTHERS = {
@@ -478,6 +499,35 @@ is a bordeaux dry | Is a Bordeaux dry?
 who is a newton | Who is a Newton?
 what is a trump in excel | What is a Trump in Excel?
 How big is New York? | How big is new York?
+""",
+    "courtesies": """
+If you don't mind, should I quit? | Should I quit?
+If it is not too much trouble, should I change my oil? | Should I change my oil?
+If you have time, should you vote? | Should you vote?
+When you have time, what do you do? | What do you do?
+If you don't mind, can my boss fire me? | Can my boss fire me?
+Explain it, if you have a moment | Explain it
+I was wondering if you could name a baby after a brand | Name a baby after a brand
+Any chance you could tell twins apart? | Tell twins apart
+Do you think you could draft a player twice? | Draft a player twice
+Would it be possible for you to list a house without a realtor? | List a house without a realtor
+So what if it rains? | What if it rains?
+Hi, does it work? | Does it work?
+Hello, I want you, who sang it? | I want you, who sang it?
+Hello, is it hard to play on a guitar? | Is it hard to play on a guitar?
+Hello, is it safe to install? | Is it safe to install?
+Hello, is it legal to sing in bars? | Is it legal to sing in bars?
+Sorry, but who sang it? | Who sang it?
+Write a note that says, thanks | Write a note that says
+Write a sign that reads, please | Write a sign that reads
+How do I write please? | How do I write?
+Please write please | Write please
+Can you write please in Thai? | Write in Thai
+Can you explain to a child how planes fly? | Explain how planes fly
+Quick question marks, what are they? | Marks, what are they?
+My question is how it ends | My question is, how does it end?
+May I ask if a candidate has children? | Does a candidate have children?
+Tell me please what pleases him | Tell me what please him
 """,
 }
 

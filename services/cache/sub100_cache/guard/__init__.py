@@ -38,8 +38,8 @@ from .tokens import (
 from .wordlists import words
 
 MAX_CHARS: Final = 2_000
-WORDING: Final = 10
-_WANTS: Final = words(
+WORDING: Final = 11
+_ASKING: Final = (WH_WORDS | AUXILIARIES | IMPERATIVES) | words(
     """
     i difference steps fast best walk guide meaning definition price cost tips instructions compare symptoms
     side benefits causes advantages disadvantages risks ingredients capital population procedure any wondering
@@ -104,7 +104,7 @@ def refusal(asked: Reading, stored: Reading) -> str:
         return "empty"
     if "foreign" in kinds:
         return "" if is_same_abroad(_as_written(asked), _as_written(stored)) else "language"
-    if asked.text.endswith("?") != stored.text.endswith("?") and not (_asks(a) and _asks(b)):
+    if asked.text.endswith("?") != stored.text.endswith("?") and not (_asks(asked) and _asks(stored)):
         return "mood"
     if one is None or other is None or not is_same(one, other):
         return rule_of(a, b)
@@ -118,6 +118,8 @@ def _as_written(reading: Reading) -> Sequence[Token]:
     return canonical_abroad(without_courtesy(split(reading.text)))
 
 
-def _asks(tokens: Sequence[Token]) -> bool:
+def _asks(reading: Reading) -> bool:
     """It asks without its question mark too."""
-    return tokens[0].text in (WH_WORDS | AUXILIARIES | IMPERATIVES) or tokens[0].text in _WANTS
+    first = reading.tokens[0].text
+    is_question = reading.asked is not None and reading.asked.tokens[0].text in WH_WORDS
+    return first in _ASKING or is_question

@@ -6,6 +6,7 @@ courtesy one where words are what the question is about (``what does please mean
 from typing import Final
 
 from . import lexicon
+from .equivalents import AGREEMENT
 from .tokens import Token
 from .wordlists import Phrases, by_first_word, rows_of, words
 
@@ -24,6 +25,9 @@ _TOLD: Final = _phrases("told")
 
 _SOUGHT: Final = _phrases("sought")
 """Nothing where the question stands alone, whoever it is of."""
+
+_CONDITIONS: Final = _phrases("conditions")
+"""Of whoever is asked to do something: nothing beside ``could you``, and beside ``should I`` a condition."""
 
 _TRAILING: Final = _phrases("trailing")
 _REFERRING: Final = words(
@@ -66,7 +70,16 @@ _PLEASE: Final = by_first_word({("please",), ("pls",), ("plz",), ("kindly",)})
 _WITHOUT_COMMA: Final = frozenset({("please",), ("pls",), ("plz",), ("kindly",), ("quick", "question")})
 _ASKS: Final = lexicon.WH_WORDS | lexicon.IMPERATIVES
 _ASKS_YOU: Final = words("can could would will do")
-_BEGINNINGS: Final = _ASKS | lexicon.AUXILIARIES | lexicon.FOREIGN
+_ASKING: Final = lexicon.AUXILIARIES | frozenset(AGREEMENT)
+"""As they are written: agreement comes later."""
+
+_BEGINNINGS: Final = _ASKS | _ASKING | lexicon.FOREIGN
+_WISHES: Final = words("would want need wonder")
+_JUDGED: Final = words("safe normal legal illegal dangerous healthy unhealthy bad okay ok possible")
+_BEFORE_WRITING: Final = words(
+    "please pls plz kindly can could would will you i want need like to hi hello hey there be ,"
+)
+_SENT: Final = words("reads reading says ends ending signed labeled saying called")
 _HANGS_ON: Final = words("it this that these those they them he him she her one ones")
 _MOST_POLITE: Final = 3
 _SHORTEST: Final = 4
@@ -77,6 +90,8 @@ def without_courtesy(tokens: list[Token], *, names_wording: bool = False) -> lis
     """Articles are gone already. All tokens, or a question that is whole without its courtesies.
     ``names_wording``: its last words may be what is asked about, as in ``how do I spell thanks``."""
     texts = {token.text for token in tokens}
+    if "write" in texts and not names_wording and _sets_writing(tokens):
+        texts.remove("write")
     shorter = _without_first(_trim(tokens), _GREETINGS)
     if names_wording and texts & _HANGS_ON:  # hello, is this spelled right
         return tokens
@@ -85,11 +100,17 @@ def without_courtesy(tokens: list[Token], *, names_wording: bool = False) -> lis
     if names_wording or texts & (lexicon.WORD_TALK | TALK_ABROAD | _MANNERS):
         return tokens if _names_courtesy(shorter) else shorter
     greeted = len(shorter) < len(tokens)
-    shorter = _without_please(_without_end(shorter))
+    shorter = _without_condition(_without_please(_without_end(shorter)))
     asked = _without_told(_without_first(_without_polite(shorter), _REMARKS))
     if greeted and len(asked) < min(_SHORTEST, len(shorter)):
         asked = shorter
     return tokens if _names_courtesy(asked) else asked
+
+
+def _sets_writing(tokens: list[Token]) -> bool:
+    """``could you please write a poem``: to write is what is to be done, and nothing that is asked about."""
+    texts = [token.text for token in tokens]
+    return texts.count("write") == 1 and _BEFORE_WRITING.issuperset(texts[: texts.index("write")])
 
 
 def _without_polite(tokens: list[Token]) -> list[Token]:
@@ -115,20 +136,71 @@ def _without_first(tokens: list[Token], phrases: Phrases) -> list[Token]:
             continue
         if rest[0] == ",":
             after = _trim(tokens[size:])
-            is_opening = after[0].text in _BEGINNINGS or any(
-                _begun(after, others) for others in (_POLITE, _REMARKS, _TOLD)
+            if phrase[0] == "sorry" and after[0].text == "but":
+                after = after[1:]
+            is_opening = (
+                _wishes(after)
+                or after[0].text in _BEGINNINGS
+                or any(_begun(after, others) for others in (_POLITE, _REMARKS, _TOLD))
             )
             return after if len(after) > 1 and is_opening and not _hangs_on(after) else tokens
+        if phrases is _GREETINGS and _is_remarked(tokens[size:]):
+            return tokens[size:]
         is_closed = phrases is _GREETINGS or phrase in _WITHOUT_COMMA
-        asks = rest[0] in _ASKS or (rest[0] in _ASKS_YOU and rest[1] in ("you", "i"))
+        if phrase == ("so",) and rest[0] in lexicon.WH_WORDS and rest[1] in _ASKING:  # so what if it rains
+            return tokens[size:]
+        asks = (
+            rest[0] in _ASKS
+            or rest[:2] == ["let", "me"]
+            or (rest[0] in _ASKS_YOU and rest[1] in ("you", "i"))
+        )
         is_own = phrases is not _GREETINGS or not _hangs_on(tokens[size:])
         return tokens[size:] if is_closed and asks and is_own and len(rest) > 2 else tokens
     return tokens
 
 
+def _wishes(tokens: list[Token]) -> bool:
+    """``I would like to know ...``"""
+    return len(tokens) > 2 and tokens[0].text == "i" and tokens[1].text in _WISHES
+
+
+def _is_remarked(tokens: list[Token]) -> bool:
+    """``hey quick question, ...``: a remark that is a clause of its own."""
+    for phrase in (phrase for phrases in (_POLITE, _REMARKS) for phrase in _begun(tokens, phrases)):
+        size = len(phrase)
+        if size > 1 and len(tokens) > size + 2 and tokens[size].text == ",":
+            return True
+    return False
+
+
+def _without_condition(tokens: list[Token]) -> list[Token]:
+    """``if you don't mind, could you explain ...``, and behind it."""
+    texts = [token.text for token in tokens]
+    if texts.count(",") != 1:
+        return tokens
+    comma = texts.index(",")
+    for clause, asked in ((texts[:comma], tokens[comma + 1 :]), (texts[comma + 1 :], tokens[:comma])):
+        if _is_one_of(clause, _CONDITIONS) and len(asked) >= _SHORTEST and _requests(asked):
+            return asked
+    return tokens
+
+
+def _requests(tokens: list[Token]) -> bool:
+    texts = [token.text for token in tokens]
+    if texts[0] in ("can", "could", "would", "will") and texts[1] == "you":
+        texts = texts[2:]
+    if texts[0] in ("please", "kindly"):
+        texts = texts[1:]
+    return texts[0] in lexicon.IMPERATIVES and not _HANGS_ON & set(texts)
+
+
 def _hangs_on(tokens: list[Token]) -> bool:
-    """``Sorry, who sang it?``"""
-    return any(token.text in _HANGS_ON for token in tokens)
+    """``Sorry, who sang it?``; ``is it safe to eat raw eggs`` speaks of nothing that was named before."""
+    texts = [token.text for token in tokens]
+    is_judged = len(texts) > 5 and texts[:2] == ["is", "it"] and texts[2] in _JUDGED and texts[3] == "to"
+    if is_judged and texts[5] not in lexicon.CLAUSE_OPENERS:  # to sing it in bars
+        texts = texts[4:]
+    return any(text in _HANGS_ON for text in texts)
 
 
 def _begun(tokens: list[Token], phrases: Phrases) -> list[tuple[str, ...]]:
@@ -147,6 +219,15 @@ def _is_one_of(texts: list[str], phrases: Phrases) -> bool:
 def _without_please(tokens: list[Token]) -> list[Token]:
     """``could you please tell me``: between who is asked and what is to be done."""
     texts = [token.text for token in tokens]
+    for place in (place for place in range(1, len(texts) - 3) if texts[place] == "me"):
+        size = 4 if texts[place + 1] == "," else 2  # me, please, what
+        asked = ["please"] if size == 2 else [",", "please", ","]
+        if (
+            texts[place - 1] == "tell"
+            and texts[place + 1 : place + size] == asked
+            and texts[place + size] in _ASKS
+        ):
+            return [*tokens[: place + 1], *tokens[place + size :]]
     if texts[1:2] == ["you"] and texts[0] in _ASKS_YOU and texts[2:3] in (["please"], ["kindly"]):
         return [*tokens[:2], *tokens[3:]] if texts[3:4] and texts[3] in lexicon.IMPERATIVES else tokens
     return tokens
@@ -173,7 +254,7 @@ def _without_end(tokens: list[Token]) -> list[Token]:
     """``..., thanks`` takes leave; ``how do I answer thanks`` does not."""
     texts = [token.text for token in tokens]
     for comma in (place for place in range(2, len(texts)) if texts[place] == ","):
-        if _is_one_of(texts[comma + 1 :], _TRAILING):
+        if _is_one_of(texts[comma + 1 :], _TRAILING) and texts[comma - 1] not in _SENT:
             return _trim(tokens[:comma])
     return tokens[:-1] if _ends_politely(texts) else tokens
 

@@ -65,6 +65,13 @@ _REQUESTS: Final = _Rows("requests")
 _INDIRECT: Final = _Rows("indirect")
 """Dropped before a question word; the question is indirect then."""
 
+_ALSO_ASKED: Final = frozenset({("let", "me", "know"), ("help", "me", "understand")})
+_NO_ABILITY: Final = words(
+    "like want need grateful appreciate hoping ask request kind great nice lovely helpful wonderful love"
+)
+"""A request with one of these asks for no ability."""
+
+_EXPLAINED: Final = words("explain explaining describe curious about")
 _HEADS: Final = _Rows("heads")
 _GERUNDS: Final = _Rows("gerunds")
 """Before a verb in -ing: ``steps for replacing a chain`` are steps to replace it."""
@@ -144,11 +151,14 @@ def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
     """Also whether what is left stands in the order of a statement."""
     tokens = asked
     for form, rest in _REQUESTS.begun(tokens):
-        if rest[0].text in lexicon.IMPERATIVES and (form[0] == "i" or not _may_ask_ability(rest)):
+        is_asked = rest[0].text in lexicon.IMPERATIVES or _texts(rest[:3]) in _ALSO_ASKED
+        if is_asked and (not _NO_ABILITY.isdisjoint(form) or not _may_ask_ability(rest)):
             tokens = rest
             break
     for form, rest in _INDIRECT.begun(tokens):
-        if form[0] in ("explain", "describe") and rest[0].text not in ("how", "why"):
+        if rest[0].text == "," and form[-1] == "me" and _is_direct(_texts(rest[1:3])):
+            return tuple(rest[1:]), False
+        if not _EXPLAINED.isdisjoint(form) and rest[0].text not in ("how", "why"):
             continue  # what he said is one thing, and what it means another
         if rest[0].text in lexicon.WH_WORDS and _texts(rest[:2]) != ("how", "to"):
             return tuple(rest), True
@@ -157,10 +167,16 @@ def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
     return tuple(tokens), False
 
 
+def _is_direct(texts: Sequence[str]) -> bool:
+    return len(texts) == 2 and texts[0] in lexicon.WH_WORDS and texts[1] in lexicon.AUXILIARIES
+
+
 def _may_ask_ability(rest: Sequence[Token]) -> bool:
     """``can you write a will by hand`` may ask whether it can be done; ``write a poem`` does not."""
     texts = _texts(rest)
-    if texts[0] not in _DOABLE or texts[1:2] == ("me",):
+    if texts[0] == "explain" and texts[1:2] in (("how",), ("why",)):
+        return False
+    if texts[0] not in _DOABLE or texts[1:2] == ("me",) or texts[1:3] == ("to", "me"):
         return False
     return not any(text in _TEXTS or text[:1].isdigit() for text in texts[1:6])
 
