@@ -170,6 +170,17 @@ Hello! Does aspirin thin the blood? | Does aspirin thin the blood?
 hey quick question, how do vaccines work | How do vaccines work?
 Hi there, I'd like to know how vaccines work. | How do vaccines work?
 """,
+    "articles that are missing": """
+Is a tomato a fruit or a vegetable? | Is a tomato a fruit or vegetable?
+I have a fever and a headache, what should I take? | I have fever and headache, what should I take?
+What is the longest river in France? | What is longest river in France?
+Who is the richest man in Europe? | Who is richest man in Europe?
+What is the capital of the Netherlands? | What is the capital of Netherlands?
+When did the Renaissance begin? | When did Renaissance begin?
+How does the nervous system work? | How does nervous system work?
+Does a landlord need a receipt? | Does a landlord need receipt?
+How do I list all of my buckets? | How do I list all my buckets?
+""",
 }
 
 OTHERS = {
@@ -528,6 +539,31 @@ Quick question marks, what are they? | Marks, what are they?
 My question is how it ends | My question is, how does it end?
 May I ask if a candidate has children? | Does a candidate have children?
 Tell me please what pleases him | Tell me what please him
+""",
+    "articles that are missing": """
+Who plays doctor? | Who plays a doctor?
+How do I play doctor? | How do I play a doctor?
+How do I use helmet in Node? | How do I use a helmet in Node?
+How do I use container in Flutter? | How do I use a container in Flutter?
+How do I import account in Python? | How do I import an account in Python?
+Is letter a noun? | Is a letter a noun?
+Who is bug? | Who is a bug?
+What is the flu vaccine? | What is flu vaccine?
+What is the highest and best use? | What is highest and best use?
+What is the best practice? | What is best practice?
+What is the nearest? | What is nearest?
+What is the moon made of? | What is a moon made of?
+Is the laptop cheap? | Is laptop cheap?
+Why does a headache start? | Why does the headache start?
+How do I travel on a budget? | How do I travel on budget?
+Is a tomato a fruit and a vegetable? | Is the tomato a fruit and a vegetable?
+What is the solar system made of? | What is a solar system made of?
+Do I take the kitten or a puppy? | Do I take kitten or a puppy?
+What is in the letter? | What is in letter?
+How long is a Nile crocodile? | How long is the Nile crocodile?
+When did the cold war film start? | When did cold war film start?
+What is all of it? | What is all it?
+What was the longest week in it? | What was a longest week in it?
 """,
 }
 

@@ -4,7 +4,7 @@ that careless people leave out can stand for no other thing."""
 from collections.abc import Sequence
 from typing import Final
 
-from .lexicon import CASE_MATTERS, CLAUSE_OPENERS
+from .lexicon import CASE_MATTERS, CLAUSE_OPENERS, WH_WORDS, WORD_TALK
 from .tokens import Token
 from .verbs import is_plural
 from .wordlists import stored, words
@@ -13,13 +13,25 @@ _VERBS: Final = {name: words(listed) for name, listed in stored("verbs").items()
 HANDS_ON: Final = _VERBS["hands"]
 """What is done with things in one way, whoever does it."""
 
-_NOUNS: Final = {name: words(listed) for name, listed in stored("nouns").items()}
+_LISTED: Final = stored("nouns")
+_NOUNS: Final = {name: words(listed) for name, listed in _LISTED.items()}
 _COUNTABLE: Final = _NOUNS["countable"]
 """Of which there is one or there are several: ``write cover letter`` lacks its article, and is no idiom."""
 
 _DISHES: Final = _NOUNS["dishes"]
 _UNIQUE: Final = _NOUNS["unique"]
-_UNIQUE_PAIRS: Final = frozenset({("stock", "market"), ("solar", "system"), ("immune", "system")})
+_UNIQUE_PAIRS: Final = frozenset(tuple(pair.split()) for pair in _LISTED["unique_pairs"].split("|"))
+_SUPERLATIVES: Final = _NOUNS["superlatives"]
+"""Before one thing they cannot do without ``the``; ``best`` and ``most`` can."""
+
+_ENDING: Final = words(
+    "and or but work works begin start end flow fall happen occur exist form , is was did do"
+)
+_PLAYED: Final = words("play plays played playing turn turned become be")
+"""To play doctor is not to play a doctor."""
+
+_USED: Final = words("use uses used using install import configure run load call calls")
+"""In software whatever is used may be a name: ``how do I use passport in Node``."""
 _COUNTED: Final = words(
     """
     pill tablet capsule dose drink beer glass shot cup spoon time day week month year hour minute second
@@ -52,7 +64,6 @@ is allowed: to bring a friend is not to bring friends."""
 
 _MAX_NOUN: Final = 3
 _HOW_TO: Final = "<how-to>"
-_OWNERS: Final = words("i we you")
 _MADE: Final = words("make cook bake prepare")
 _BEFORE_KIND: Final = words("for of recipe")
 _PLURAL_PARTS: Final = words(
@@ -74,9 +85,9 @@ class Kinds:
         if texts[0] != "<cause>" and not _SOMEBODY.isdisjoint(texts):
             is_of_kinds = False
         self._is_of_kinds = is_of_kinds or _is_done_with_one(texts)
-        self._is_done = (
-            texts[0] in (_HOW_TO, "<tips>") or not _OWNERS.isdisjoint(texts[:3]) or self._is_of_kinds
-        )
+        self._lacks_articles = (
+            texts[0] != "who" and _USED.isdisjoint(texts) and _PLAYED.isdisjoint(texts)
+        ) and WORD_TALK.isdisjoint(texts)
 
     def may_differ(self, place: int) -> bool:
         if self._is_of_kinds and (
@@ -86,7 +97,7 @@ class Kinds:
         a, b = self._left[place], self._right[place]
         if a.text != b.text:
             return False
-        return {a.article, b.article} == {"", "a"} and self._is_done and self._names_one(place)
+        return {a.article, b.article} == {"", "a"} and self._lacks_articles and self._names_one(place)
 
     def _names_one(self, place: int) -> bool:
         """The word, or one of the next two, is countable and ends there what is named."""
@@ -114,10 +125,19 @@ def may_lack_the(left: Sequence[Token], right: Sequence[Token], place: int) -> b
         return _ends(texts, place)
     if tuple(texts[place : place + 2]) in _UNIQUE_PAIRS:
         return _ends(texts, place + 1)
-    if texts[0] != "what" or texts[1:2] != ["is"] or place not in (2, 3):
+    if texts[1:2] not in (["is"], ["was"]) or place not in (2, 3):
+        return False
+    if texts[0] in ("what", "which", "who") and place == 2 and a.text in _SUPERLATIVES:
+        return _names(texts[3:4])
+    if texts[:2] != ["what", "is"]:
         return False
     end = place if a.text in _PLURAL_PARTS else place + 1
     return end < len(texts) - 1 and texts[end] in _PLURAL_PARTS and texts[end + 1] == "of"
+
+
+def _names(texts: Sequence[str]) -> bool:
+    """There is a word, and it may be a noun."""
+    return bool(texts) and texts[0] not in CLAUSE_OPENERS and texts[0] not in _ENDING
 
 
 def _is_done_with_one(texts: Sequence[str]) -> bool:
@@ -133,7 +153,7 @@ def _is_done_with_one(texts: Sequence[str]) -> bool:
 
 def _ends(texts: Sequence[str], place: int) -> bool:
     after = texts[place + 1] if place + 1 < len(texts) else ","
-    return after in CLAUSE_OPENERS or after in ("and", "or", "but", "work", "works", ",")
+    return after in CLAUSE_OPENERS or after in WH_WORDS or after in _ENDING
 
 
 def _is_generic(singular: Sequence[Token], plural: Sequence[Token], place: int) -> bool:
