@@ -2,7 +2,6 @@
 lost, and judge every answer."""
 
 import contextlib
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,29 +13,24 @@ from tests.e2e.slow import slow_stack
 from tests.e2e.system import MODEL
 from tests.stack import Stack
 
-from sub100_local.tiny_model import make
-
 WORKERS: Final = ("prefill-1", "prefill-2", "decode-1", "decode-2")
 LEASE_S: Final = 3.0
 NUM_CLIENTS: Final = 8
 
 
 @contextlib.contextmanager
-def fleet_of_four(**env: str) -> Iterator[Stack]:
+def fleet_of_four(model: Path, **env: str) -> Iterator[Stack]:
     """Two workers of each role, quick to tell a stall; prefill has its part in every request."""
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        slow_stack(
-            make(Path(directory) / "tiny"),
-            0.01,
-            num_decode=2,
-            traces=False,
-            SUB100_INGRESS_STALL_TIMEOUT_S="10",
-            SUB100_PREFILL_LEASE_S=str(LEASE_S),
-            SUB100_SCHEDULER_DECODE_ALONE_TOKENS="0",
-            **env,
-        ) as running,
-    ):
+    with slow_stack(
+        model,
+        0.01,
+        num_decode=2,
+        traces=False,
+        SUB100_INGRESS_STALL_TIMEOUT_S="10",
+        SUB100_PREFILL_LEASE_S=str(LEASE_S),
+        SUB100_SCHEDULER_DECODE_ALONE_TOKENS="0",
+        **env,
+    ) as running:
         running.add("prefill")
         running.wait_ready("prefill-2")
         yield running

@@ -20,8 +20,6 @@ from tests.e2e.system import ENGINE, MODEL, PATIENT
 from tests.e2e.test_cache_exact import ending, fill, hits
 from tests.stack import Stack, running_stack
 
-from sub100_local.tiny_model import make
-
 IDLE_S: Final = float(os.environ.get("SUB100_TEST_IDLE_S", "1200"))
 NUM_EACH: Final = 5
 NUM_WORDS: Final = 60
@@ -32,9 +30,8 @@ pytestmark = [pytest.mark.vllm, pytest.mark.long, pytest.mark.timeout(IDLE_S + 6
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    model: Path = make(tmp_path_factory.mktemp("models") / "tiny")
-    with running_stack(model, engine=ENGINE, traces=True, env=PATIENT) as running:
+def stack(tiny_model: Path) -> Iterator[Stack]:
+    with running_stack(tiny_model, engine=ENGINE, traces=True, env=PATIENT) as running:
         yield running
 
 

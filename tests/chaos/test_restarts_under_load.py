@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.chaos.clients import WORKERS, Clients, fleet_of_four
@@ -17,8 +18,8 @@ RECOVERED_S = 10.0
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with fleet_of_four() as running:
+def stack(tiny_model: Path) -> Iterator[Stack]:
+    with fleet_of_four(tiny_model) as running:
         yield running
 
 

@@ -22,8 +22,6 @@ from tests.patience import eventually
 from tests.servers import free_port
 from tests.stack import Replica, Stack
 
-from sub100_local.tiny_model import make
-
 pytestmark = [sim_only, pytest.mark.timeout(300)]
 
 NUM_CLIENTS: Final = 4
@@ -34,10 +32,9 @@ SERVICES: Final = ("cache", "scheduler", "prefill", "decode", "ingress", "traces
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    model: Path = make(tmp_path_factory.mktemp("models") / "tiny")
+def fleet(tiny_model: Path) -> Iterator[Stack]:
     with slow_stack(
-        model, STEP_S, num_decode=2, traces=True, SUB100_INGRESS_LAME_DUCK_S=str(LAME_DUCK_S)
+        tiny_model, STEP_S, num_decode=2, traces=True, SUB100_INGRESS_LAME_DUCK_S=str(LAME_DUCK_S)
     ) as running:
         for service in ("cache", "scheduler", "prefill"):
             running.add(service)

@@ -11,8 +11,6 @@ from tests.e2e.bus_watch import BusWatch, watching
 from tests.e2e.system import ENGINE
 from tests.stack import Stack, running_stack
 
-from sub100_local.tiny_model import make
-
 NUM_REQUESTS = 500
 NUM_AT_ONCE = 16
 ABORT_SHARE = 0.3
@@ -76,9 +74,10 @@ async def soak(stack: Stack) -> tuple[list[str], list[tuple[int, int | None, str
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_soak_leaks_nothing_and_mixes_nothing_when_a_third_is_aborted(tmp_path: Path) -> None:
+def test_soak_leaks_nothing_and_mixes_nothing_when_a_third_is_aborted(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     """D01, D06, P10: no work left, no KV held, no cross-talk, memory as before."""
-    model = make(tmp_path / "tiny")
     num_each = 2 if ENGINE == "sim" else 1
     workers = [f"{role}-{number + 1}" for role in ("prefill", "decode") for number in range(num_each)]
     answers_file = tmp_path / "answers.txt"
@@ -89,7 +88,7 @@ def test_soak_leaks_nothing_and_mixes_nothing_when_a_third_is_aborted(tmp_path: 
     if ENGINE == "vllm":  # in bf16 near ties flip with what else is in the batch, on a single engine too
         env = {f"SUB100_{role}_DTYPE": "float32" for role in ("PREFILL", "DECODE")}
     with (
-        running_stack(model, engine=ENGINE, num_prefill=num_each, num_decode=num_each, env=env) as stack,
+        running_stack(tiny_model, engine=ENGINE, num_prefill=num_each, num_decode=num_each, env=env) as stack,
         watching(stack) as bus,
     ):
         quiet, answers, between = asyncio.run(soak(stack))

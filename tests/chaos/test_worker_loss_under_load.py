@@ -6,6 +6,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.chaos.clients import WORKERS, Clients, body_of, fleet_of_four
@@ -21,8 +22,8 @@ SERVED_SHARE = 0.9
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with fleet_of_four(SUB100_DRAIN_TIMEOUT_S="20") as running:
+def stack(tiny_model: Path) -> Iterator[Stack]:
+    with fleet_of_four(tiny_model, SUB100_DRAIN_TIMEOUT_S="20") as running:
         yield running
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 import pytest
+from tests.e2e.loop_thread import loop_thread
 from tests.patience import PATIENCE_S
 from tests.stack import Stack
 
@@ -125,28 +126,14 @@ class BusWatch:
 @contextlib.contextmanager
 def watching(stack: Stack) -> Iterator[BusWatch]:
     """A BusWatch that is subscribed when the block starts."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="bus watch", daemon=True)
-    thread.start()
-
-    def publish_own(subject: str, data: bytes) -> None:
-        asyncio.run_coroutine_threadsafe(bus.publish(subject, data), loop).result(PATIENCE_S)
-
-    watch = BusWatch(publish_own)
-
-    async def subscribe() -> Bus:
-        bus = await Bus.connect(stack.nats.url, name="watch")
-        await bus.listen(f"{PREFIX}.local.>", watch.on_message)
-        return bus
-
-    bus = asyncio.run_coroutine_threadsafe(subscribe(), loop).result(PATIENCE_S)
-    try:
-        yield watch
-    finally:
-        asyncio.run_coroutine_threadsafe(bus.close(1), loop).result(PATIENCE_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(PATIENCE_S)
-        loop.close()
+    with loop_thread("bus watch") as loop:
+        bus = loop.run(Bus.connect(stack.nats.url, name="watch"))
+        watch = BusWatch(lambda subject, data: loop.run(bus.publish(subject, data)))
+        try:
+            loop.run(bus.listen(f"{PREFIX}.local.>", watch.on_message))
+            yield watch
+        finally:
+            loop.run(bus.close(1))
 
 
 @pytest.fixture(name="bus")

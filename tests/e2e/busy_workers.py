@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from tests.patience import PATIENCE_S
+from tests.e2e.loop_thread import loop_thread
 from tests.stack import Stack
 
 from sub100_proto import codec, subjects
@@ -55,18 +54,13 @@ class BusyWorkers:
 
 @contextlib.contextmanager
 def busy_workers(stack: Stack, like: Heartbeat, *worker_ids: str, code: str) -> Iterator[BusyWorkers]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="busy workers", daemon=True)
-    thread.start()
-    bus = asyncio.run_coroutine_threadsafe(Bus.connect(stack.nats.url, name="busy"), loop).result(PATIENCE_S)
-    workers = BusyWorkers(bus, like, worker_ids, code)
-    running = asyncio.run_coroutine_threadsafe(workers.run(), loop)
-    try:
-        yield workers
-    finally:
-        running.cancel()
-        asyncio.run_coroutine_threadsafe(workers.leave(), loop).result(PATIENCE_S)
-        asyncio.run_coroutine_threadsafe(bus.close(1), loop).result(PATIENCE_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(PATIENCE_S)
-        loop.close()
+    with loop_thread("busy workers") as loop:
+        bus = loop.run(Bus.connect(stack.nats.url, name="busy"))
+        workers = BusyWorkers(bus, like, worker_ids, code)
+        running = loop.start(workers.run())
+        try:
+            yield workers
+        finally:
+            running.cancel()
+            loop.run(workers.leave())
+            loop.run(bus.close(1))

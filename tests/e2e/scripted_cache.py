@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from tests.e2e.loop_thread import loop_thread
 from tests.patience import PATIENCE_S, eventually
 from tests.stack import Stack
 
@@ -109,9 +110,6 @@ def scripted_cache(stack: Stack) -> Iterator[ScriptedCache]:
         replica.signal(signal.SIGKILL)
         replica.wait()
     cache = ScriptedCache()
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="scripted cache", daemon=True)
-    thread.start()
 
     async def serve() -> Bus:
         bus = await Bus.connect(stack.nats.url, name="scripted-cache")
@@ -125,14 +123,12 @@ def scripted_cache(stack: Stack) -> Iterator[ScriptedCache]:
             await bus.listen(fill, cache.on_write)
         return bus
 
-    bus = asyncio.run_coroutine_threadsafe(serve(), loop).result(PATIENCE_S)
-    try:
-        yield cache
-    finally:
-        asyncio.run_coroutine_threadsafe(bus.close(1), loop).result(PATIENCE_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(PATIENCE_S)
-        loop.close()
-        for replica in replicas:
-            replica.start()
-        stack.wait_ready(*(replica.instance for replica in replicas))
+    with loop_thread("scripted cache") as loop:
+        bus = loop.run(serve())
+        try:
+            yield cache
+        finally:
+            loop.run(bus.close(1))
+            for replica in replicas:
+                replica.start()
+            stack.wait_ready(*(replica.instance for replica in replicas))

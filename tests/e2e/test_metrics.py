@@ -53,12 +53,9 @@ TTFT = "gen_ai_server_time_to_first_token_seconds"
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def fleet(tiny_model: Path) -> Iterator[Stack]:
     """A decode worker takes two jobs at a time, so that a fifth request finds all places taken."""
-    from sub100_local.tiny_model import make
-
-    model: Path = make(tmp_path_factory.mktemp("models") / "tiny")
-    with slow_stack(model, STEP_S, num_decode=2, traces=True, SUB100_DECODE_MAX_JOBS="2") as running:
+    with slow_stack(tiny_model, STEP_S, num_decode=2, traces=True, SUB100_DECODE_MAX_JOBS="2") as running:
         yield running
 
 
