@@ -66,14 +66,14 @@ class SpeculationBehaviour:
         before = rig.decode.load()
         told = await rig.decoded(rig.work(rig.prompt(60), max_tokens=200, ignore_eos=True))
         after = rig.decode.load()
+        num_steps = after.step - before.step  # outputs may be of several, where they were not taken in time
         assert len(told.ids) == 200
-        assert 0 < num_kept(told) <= told.last.num_accepted <= told.last.num_drafted
+        assert 0 < 200 - num_steps <= told.last.num_accepted <= told.last.num_drafted
         assert all(output.num_drafted == 0 for output in told.outputs[:-1])
         assert after.num_drafted_tokens - before.num_drafted_tokens == told.last.num_drafted
         assert after.num_accepted_tokens - before.num_accepted_tokens == told.last.num_accepted
         assert after.num_output_tokens - before.num_output_tokens == 200
-        assert 0 < after.num_drafts - before.num_drafts <= len(told.outputs)
-        assert after.step - before.step < 200
+        assert 0 < after.num_drafts - before.num_drafts <= num_steps
 
     async def test_speculation_rejects_drafts_too(self, speculating: Rig) -> None:
         """Else the tests above would hold for an engine that believes its drafter."""
