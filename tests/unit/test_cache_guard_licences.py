@@ -181,6 +181,24 @@ How does the nervous system work? | How does nervous system work?
 Does a landlord need a receipt? | Does a landlord need receipt?
 How do I list all of my buckets? | How do I list all my buckets?
 """,
+    "words in their place": """
+When do babies start teething? | When do babies begin teething?
+When did the war begin? | When did the war start?
+How do I turn on dark mode in Outlook? | How do I switch on dark mode in Outlook?
+How do I switch the alarm off? | How do I turn off the alarm?
+What is the biggest lake in Africa? | What is the largest lake in Africa?
+Which is the closest planet to the Sun? | Which is the nearest planet to the Sun?
+What's the quickest way to cool down wine? | What's the fastest way to cool down wine?
+How do I fix a flat bicycle? | How do I repair a flat bicycle?
+How do I get rid of a coffee stain? | How do I remove a coffee stain?
+Is creatine safe to take every day? | Is creatine safe to take daily?
+Where did the battle take place? | Where did the battle happen?
+What type of oil does a mower need? | Which kind of oil does a mower need?
+List the symptoms of anaemia | What are the symptoms of anaemia?
+Is it against the law to sleep in a car? | Is it illegal to sleep in a car?
+Is it difficult to learn Greek? | Is it hard to learn Greek?
+Explain the difference between a hub and a switch. | What is the difference between a hub and a switch?
+""",
 }
 
 OTHERS = {
@@ -564,6 +582,46 @@ How long is a Nile crocodile? | How long is the Nile crocodile?
 When did the cold war film start? | When did cold war film start?
 What is all of it? | What is all it?
 What was the longest week in it? | What was a longest week in it?
+""",
+    "words in their place": """
+How do I begin a transaction in SQL? | How do I start a transaction in SQL?
+How do I begin spring? | How do I start spring?
+When does the service begin? | When does the service start?
+How do I begin the car? | How do I start the car?
+How do I begin a letter? | How do I start a letter?
+When does processing begin? | When does processing start?
+How do I switch on an enum in Java? | How do I turn on an enum in Java?
+How do I switch on the mode value? | How do I turn on the mode value?
+How do I switch off my brain? | How do I turn off my brain?
+How do I switch on location strings in C#? | How do I turn on location strings in C#?
+Who is the biggest player in the NBA? | Who is the largest player in the NBA?
+What is the biggest city bank in it? | What is the largest bank city in it?
+Who is the closest friend of Nixon? | Who is the nearest friend of Nixon?
+Who is the quickest man? | Who is the fastest man?
+How do I fix a date? | How do I repair a date?
+How do I fix a drink? | How do I repair a drink?
+How do I fix a tap to a wall? | How do I repair a tap to a wall?
+How do I fix a leak price? | How do I repair a leak price?
+How do I get rid of my dog? | How do I remove my dog?
+How do I get rid of rust proofing? | How do I remove rust proofing?
+Is it okay not to drink every day? | Is it okay not to drink daily?
+What is every day? | What is daily?
+How do I take it every day but Sunday? | How do I take it daily but Sunday?
+Is the shop open every day? | Is the shop open daily?
+Did the idea occur to him? | Did the idea happen to him?
+When did the thought occur to him? | When did the thought happen to him?
+When did he take the place? | When did he happen?
+Can I purchase the farm? | Can I buy the farm?
+How do I purchase time? | How do I buy time?
+Why is it against the law to vote? | Why is it illegal to vote?
+Is it hard? | Is it difficult?
+Is the difficult child hard to teach? | Is the hard child hard to teach?
+Explain the difference | What is the difference?
+List the population of France | List the populations of France
+List the symptoms | What are symptoms?
+Is it a type of cat? | Is it a kind of cat?
+What type is it? | What kind is it?
+Explain the difference engine | What is the difference engine?
 """,
 }
 

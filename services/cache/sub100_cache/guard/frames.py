@@ -13,6 +13,7 @@ from . import lexicon
 from .fronted import with_front_last
 from .kinds import HANDS_ON
 from .particles import with_particles_first, with_preposition_last
+from .phrasing import in_place
 from .rewriting import PRONOUNS, active_form, as_known
 from .tokens import Token
 from .wordlists import by_first_word, rows_of, words
@@ -97,6 +98,8 @@ _PARTS: Final = words(
 )
 """``symptoms of flu``, as one types who wants to be told."""
 
+_SINGLE: Final = words("capital population")
+
 _NO_WAY: Final = words("look sound feel seem be have owe know")
 """``how do I look`` asks for no way to do it."""
 
@@ -127,7 +130,8 @@ def question(tokens: Sequence[Token], *, names_wording: bool = False) -> Questio
     """``tokens`` are canonical. Where words are spoken of, their order is part of what they are."""
     asked, is_indirect = _without_request(_asked_for(with_front_last(list(tokens))))
     if not names_wording and not any(token.text in lexicon.WORD_TALK for token in asked):
-        asked = _without_filler(_with_if(with_preposition_last(with_particles_first(asked))))
+        asked = with_preposition_last(with_particles_first(asked))
+        asked = in_place(_without_filler(_with_if(asked)))
     asked = _without_me(asked)
     found = _with_head(_without_end(_with_the(_with_relation(Question(asked, is_indirect)))))
     return msgspec.structs.replace(found, names_wording=True) if names_wording else found
@@ -182,18 +186,15 @@ def _may_ask_ability(rest: Sequence[Token]) -> bool:
 
 
 def _asked_for(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    """``symptoms of flu`` -> ``what is the symptoms of flu``."""
-    texts = _texts(tokens[:3])
+    """``symptoms of flu`` -> ``what is the symptoms of flu``, and so ``list the symptoms of flu``."""
+    named, texts = tokens, _texts(tokens[:4])
+    if texts[0] == "list" and texts[1:] and texts[1] in _PARTS - _SINGLE and tokens[1].article != "a":
+        named, texts = (msgspec.structs.replace(tokens[1], article=""), *tokens[2:]), texts[1:]
     size = 2 if texts[:2] == ("side", "effects") else 1
-    if (
-        len(tokens) < size + 2
-        or texts[size - 1] not in _PARTS
-        or tokens[size].text != "of"
-        or tokens[0].article
-    ):
+    if len(named) < size + 2 or texts[size - 1] not in _PARTS or named[size].text != "of" or named[0].article:
         return tokens
-    named = msgspec.structs.replace(tokens[0], article="the")
-    return (Token("what", "what"), Token("is", "is"), named, *tokens[1:])
+    first = msgspec.structs.replace(named[0], article="the")
+    return (Token("what", "what"), Token("is", "is"), first, *named[1:])
 
 
 def _without_me(tokens: tuple[Token, ...]) -> tuple[Token, ...]:

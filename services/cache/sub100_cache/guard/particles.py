@@ -24,7 +24,7 @@ _PEOPLE: Final = words(
 )
 """Dogs turn on their owners, and turn their owners off."""
 
-_SWITCHED: Final = words(
+SWITCHED: Final = words(
     """
     alarm light lights lamp phone tv radio computer laptop heating heater oven camera notifications bluetooth
     authentication wifi mode location tracking subtitles captions sound microphone engine car fan vpn cookies
@@ -93,4 +93,4 @@ def _is_object(between: Sequence[Token], particle: str) -> bool:
     texts = {token.text for token in between}
     if texts & (_PRONOUNS | _PEOPLE | _WAYS) or not (between[0].article or between[0].text in _OWN):
         return False
-    return particle != "on" or bool(texts & _SWITCHED)
+    return particle != "on" or bool(texts & SWITCHED)
