@@ -31,10 +31,10 @@ pytestmark = pytest.mark.skipif(uses_containers(), reason="nodes of a cluster mu
 
 SCOPE = hashlib.sha256(b"a scope").digest()
 TENANTS = [f"tenant-{number}" for number in range(8)]
-STORED, SAME = "Is it safe to take ibuprofen with milk?", "is it safe to take ibuprofen with milk"
+STORED, SAME = "Can I freeze a cooked potato?", "Can I freeze cooked potatoes?"
 SLACK_MS = 700.0
 """What this machine may add; whoever waited for a dead node would take a second."""
-OPPOSITE = "Is it not safe to take ibuprofen with milk?"
+OPPOSITE = "Can I not freeze a cooked potato?"
 
 
 def digest(name: object) -> bytes:
@@ -167,7 +167,7 @@ async def test_service_finds_a_paraphrase_of_each_tenant_on_its_node(
         )
         await one.reply_until(digest("judged"), lambda reply: isinstance(reply, CacheHit))
         erased = await one.invalidate(erase=True)
-        assert (erased.error, erased.num_erased, erased.num_left) == ("", 3, 0)
+        assert (erased.error, erased.num_erased, erased.num_left) == ("", 4, 0)
         assert not await tenants.similarly_answered(one)
         assert await tenants.similarly_answered(other)
 

@@ -35,7 +35,9 @@ CONFIG = CacheConfig(
     max_tenant_entries=4,
 )
 SCOPE = hashlib.sha256(b"a scope").digest()
-STORED, SAME, JUDGED = "How do I reset my password?", "how can I reset my password", "password reset"
+STORED, SAME = "Can I freeze a cooked potato?", "Can I freeze cooked potatoes?"
+WORDED, JUDGED = "Hello! Can I freeze a cooked potato?", "potatoes, frozen"
+"""In the wording of what is stored, and judged to ask the same."""
 
 
 def digest(question: str) -> bytes:
@@ -85,13 +87,14 @@ async def test_hits_of_every_kind_renew_no_time_to_live_and_it_ends_at_its_time(
     await stored_with_alias(client, ttl_s=3)
     space = vector_space(f"steered-w{WORDING}", DIMENSION)
     names = [key.decode() async for key in redis.scan_iter(match="sub100:cache:vec:*")]
+    worded = [key.decode() async for key in redis.scan_iter(match="sub100:cache:wording:*")]
     alias = entry_key(client.tenant, alias_digest(digest(JUDGED)))
-    keys = [entry_key(client.tenant, digest(STORED)), *names]
-    assert len(names) == 1
+    keys = [entry_key(client.tenant, digest(STORED)), *names, *worded]
+    assert (len(names), len(worded)) == (1, 1)
     assert names[0].endswith(vector_key(space, client.tenant, digest(STORED))[-64:])
     ends = [await redis.pexpiretime(key) for key in keys]
     end_of_alias = await redis.pexpiretime(alias)
-    num_hits = dict.fromkeys((STORED, SAME, JUDGED), 0)
+    num_hits = dict.fromkeys((STORED, SAME, WORDED, JUDGED), 0)
 
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -118,7 +121,7 @@ async def test_every_key_in_redis_has_an_end_within_the_longest_time_to_live(
     own_redis_server: Server, redis: Redis, tenant: str
 ) -> None:
     """After fills, evictions, aliases, semantic hits, shadow observations, invalidations and a followed log:
-    answers, vectors, generations, ledgers, counts and the place in the log."""
+    answers, vectors, wordings, generations, ledgers, counts and the place in the log."""
     config = msgspec.structs.replace(CONFIG, log="jetstream")
     with nats_server() as own_nats:
         bus = await Bus.connect(own_nats.url, name="test")
@@ -140,12 +143,12 @@ async def test_every_key_in_redis_has_an_end_within_the_longest_time_to_live(
             await other.invalidate(scope=SCOPE)
             kinds: set[str] = set()
             async with asyncio.timeout(PATIENCE_S):
-                while len(kinds) < 7:
+                while len(kinds) < 8:
                     kinds = {key.decode().split(":")[2] async for key in redis.scan_iter()}
             ends = {key.decode(): await redis.pttl(key) async for key in redis.scan_iter()}
         await bus.close(2)
 
-    assert kinds == {"v3", "vec", "generations", "expiry", "sizes", "counts", "log"}
+    assert kinds == {"v3", "vec", "wording", "generations", "expiry", "sizes", "counts", "log"}
     assert {key: ttl for key, ttl in ends.items() if not 0 < ttl <= MAX_TTL_S * 1000} == {}
 
 

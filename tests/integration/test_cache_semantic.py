@@ -130,12 +130,12 @@ async def test_cache_misses_an_answer_older_than_the_lookup_takes(client: Client
         assert isinstance(hit, CacheHit)
 
 
-async def test_cache_lets_vector_and_answer_die_together(client: Client, redis: Redis) -> None:
+async def test_cache_lets_vector_wording_and_answer_die_together(client: Client, redis: Redis) -> None:
     await client.stored(digest(STORED), scope=SCOPE, question=STORED, ttl_s=50)
 
     keys = [key async for key in redis.scan_iter(match=f"sub100:cache:*{{{client.tenant}}}:*")]
 
-    assert len(keys) == 2
+    assert len(keys) == 3
     assert all([0 < await redis.ttl(key) <= 50 for key in keys])
 
 

@@ -22,8 +22,10 @@ pytestmark = pytest.mark.skipif(
 
 CONFIG = CacheConfig(max_lookup_ms=5_000, probe_interval_s=0.05)
 SCOPE = hashlib.sha256(b"a scope").digest()
-STORED = "How do I reset my password?"
-SAME = "how can I reset my password"
+STORED = "Can I freeze a cooked potato?"
+SAME = "Can I freeze cooked potatoes?"
+"""In another wording, so that an embedder is needed."""
+
 EXACT = hashlib.sha256(STORED.encode()).digest()
 ASKED = hashlib.sha256(SAME.encode()).digest()
 ALLOTTED_MS = 60.0

@@ -13,6 +13,7 @@ from sub100_cache.store.entries import (
     ledger_keys,
     ledger_names,
     vector_key,
+    wording_key,
 )
 
 tenants = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
@@ -25,6 +26,7 @@ def test_all_keys_of_a_tenant_lie_in_one_slot(tenant: str, one: bytes, other: by
         entry_key(tenant, one),
         entry_key(tenant, other),
         vector_key("model-384", tenant, one),
+        wording_key(tenant, one),
         generations_key(tenant),
         counts_key(tenant),
         *ledger_keys(tenant),
@@ -35,10 +37,11 @@ def test_all_keys_of_a_tenant_lie_in_one_slot(tenant: str, one: bytes, other: by
 
 @given(tenants, digests, st.text("abc-123", min_size=1))
 def test_scripts_make_the_same_keys(tenant: str, digest: bytes, space: str) -> None:
-    entries, vectors, tag = ledger_names(tenant)
+    entries, vectors, wordings, tag = ledger_names(tenant)
 
     assert entries + digest.hex() == entry_key(tenant, digest)
     assert f"{vectors}{space}:{tag}{digest.hex()}" == vector_key(space, tenant, digest)
+    assert wordings + tag + digest.hex() == wording_key(tenant, digest)
 
 
 @given(tenants, tenants, digests)

@@ -61,7 +61,7 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     embedder_url: str = ""
     embedder_key_file: str = ""
     embedder_dimension: Positive = 384
-    embedder_threads: Positive = 2
+    embedder_threads: Positive = 1
     max_embeddings: Positive = 32
     max_pieces: Annotated[int, msgspec.Meta(ge=8, le=512)] = 128
     max_question_chars: Positive = 600

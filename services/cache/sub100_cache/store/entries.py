@@ -2,13 +2,14 @@
 
 ``sub100:cache:v3:{<tenant>}:<digest>`` is an answer, or under a question's ``alias_digest`` an alias of
 one; ``sub100:cache:vec:v2:<embedder>:{<tenant>}:<digest>`` is the vector of an answer's question and lives
-as long as the answer. What is known of a tenant, ``sub100:cache:<record>:v1:{<tenant>}``, outlives them; no
-key is without an end. In braces, so that all keys of one tenant lie in one slot of a Redis Cluster: a write
-touches several of them at once.
+as long as the answer, and so does ``sub100:cache:wording:v1:{<tenant>}:<wording_digest>``, the digest (in
+hexadecimal) of the last answer to a question of that wording. What is known of a tenant,
+``sub100:cache:<record>:v1:{<tenant>}``, outlives them; no key is without an end. In braces, so that all keys
+of one tenant lie in one slot of a Redis Cluster: a write touches several of them at once.
 """
 
 import hashlib
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +19,7 @@ DIGEST_BYTES: Final = 32
 _ALL: Final = "sub100:cache:"
 _PREFIX: Final = "sub100:cache:v3:"
 _VECTOR_PREFIX: Final = "sub100:cache:vec:v2:"
+_WORDING_PREFIX: Final = "sub100:cache:wording:v1:"
 _GENERATIONS_PREFIX: Final = "sub100:cache:generations:v1:"
 _EXPIRY_PREFIX: Final = "sub100:cache:expiry:v1:"
 _SIZES_PREFIX: Final = "sub100:cache:sizes:v1:"
@@ -80,6 +82,19 @@ def alias_digest(digest: bytes) -> bytes:
     return hashlib.sha256(b"alias:" + _sized(digest)).digest()
 
 
+def wording_digest(scope: bytes, wording: str) -> bytes:
+    """Of what is compared of a question, in its scope. Raises ValueError for a scope of another length."""
+    return hashlib.sha256(b"wording:" + _sized_scope(scope) + wording.encode()).digest()
+
+
+def wording_key(tenant: str, digest: bytes) -> str:
+    return f"{_WORDING_PREFIX}{{{tenant}}}:{_hex(digest)}"
+
+
+def is_wording(key: str) -> bool:
+    return key.startswith(_WORDING_PREFIX)
+
+
 def vector_space(embedder: str, dimension: int) -> str:
     """Names the vectors that may be compared with each other."""
     return f"{embedder}-{dimension}"
@@ -114,8 +129,9 @@ def ledger_keys(tenant: str) -> list[str]:
 
 
 def ledger_names(tenant: str) -> list[str]:
-    """Of which a script makes the keys of entries and vectors: beginnings of both, and the tenant's tag."""
-    return [entry_prefix(tenant), _VECTOR_PREFIX, f"{{{tenant}}}:"]
+    """Of which a script makes the keys of entries, vectors and wordings: their beginnings, and the tenant's
+    tag."""
+    return [entry_prefix(tenant), _VECTOR_PREFIX, _WORDING_PREFIX, f"{{{tenant}}}:"]
 
 
 def counts_key(tenant: str) -> str:
@@ -130,12 +146,19 @@ def digest_of(key: str) -> bytes:
     return digest
 
 
+def target_of(value: Any) -> bytes:
+    """The digest that a wording's value is; empty for what is none."""
+    try:
+        digest = bytes.fromhex(value.decode()) if isinstance(value, bytes) else b""
+    except ValueError:
+        return b""
+    return digest if len(digest) == DIGEST_BYTES else b""
+
+
 def partition(tenant: str, scope: bytes) -> str:
     """Hexadecimal, so that no tenant's name can mean anything in a query. Raises ValueError for a scope of
     another length than a digest's: a shorter one could run into the tenant's name."""
-    if len(scope) != DIGEST_BYTES:
-        raise ValueError(f"a scope has {DIGEST_BYTES} bytes, not {len(scope)}")
-    return hashlib.sha256(scope + tenant.encode()).hexdigest()
+    return hashlib.sha256(_sized_scope(scope) + tenant.encode()).hexdigest()
 
 
 def encode_entry(kept: Kept) -> bytes:
@@ -157,6 +180,12 @@ def _is_sized(kept: Kept) -> bool:
     """A scope is a hash, or none; so is a target."""
     target = kept.target if isinstance(kept, Alias) else kept.digest
     return len(kept.scope) in (0, DIGEST_BYTES) and len(target) == DIGEST_BYTES
+
+
+def _sized_scope(scope: bytes) -> bytes:
+    if len(scope) != DIGEST_BYTES:
+        raise ValueError(f"a scope has {DIGEST_BYTES} bytes, not {len(scope)}")
+    return scope
 
 
 def _hex(digest: bytes) -> str:

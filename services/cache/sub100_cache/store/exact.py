@@ -15,6 +15,8 @@ from .entries import (
     decode_entry,
     entry_key,
     generations_key,
+    target_of,
+    wording_key,
 )
 from .generations import Generations, Question, Standing, standing_fields, standing_of
 
@@ -70,6 +72,14 @@ class ExactTier:
         left = TimeLeft(timeout_s)
         (own,), standing = await self._read(question, [digest], left)
         return await self._entry(question, own, standing, left)
+
+    async def worded(self, question: Question, wording: bytes, timeout_s: float) -> Entry | None:
+        """The last answer to a question of this scope with this ``wording_digest``: one round trip, two if
+        there is one."""
+        left = TimeLeft(timeout_s)
+        (found,) = await self._commands.ask([("GET", wording_key(question.tenant, wording))], left.s())
+        target = target_of(found)
+        return (await self.get_many(question, [target], left.s()))[0] if target else None
 
     async def get_many(
         self, question: Question, digests: list[bytes], timeout_s: float

@@ -66,18 +66,21 @@ redis.call('PEXPIRE', record, ARGV[7])
 """
 
 _LEDGER: Final = """
--- The ledger: a sorted set of digests by their end in ms, and a hash of their bytes and vector space, in
--- which '#' is the sum of the bytes. KEYS: expiry, sizes. ARGV: beginning of entry keys, of vector keys, tag.
-local expiry, sizes, entries, vectors, tag = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+-- The ledger: a sorted set of digests by their end in ms, and a hash of their bytes, vector space and
+-- wording, in which '#' is the sum of the bytes. KEYS: expiry, sizes. ARGV: beginning of the keys of entries,
+-- of vectors, of wordings, tag.
+local expiry, sizes, entries, vectors, wordings, tag = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local function forget(digest)
   local known = redis.call('HGET', sizes, digest)
   local num = redis.call('DEL', entries .. digest)
   redis.call('ZREM', expiry, digest)
   if known then
-    local bytes, space = string.match(known, '^(%d+) ?(.*)$')
+    local bytes, space, wording = string.match(known, '^(%d+) ?([^ ]*) ?(%x*)$')
     redis.call('HDEL', sizes, digest)
     redis.call('HINCRBY', sizes, '#', -tonumber(bytes))
     if space ~= '' then num = num + redis.call('DEL', vectors .. space .. ':' .. tag .. digest) end
+    local alike = wordings .. tag .. wording  -- by now it may be another's
+    if wording ~= '' and redis.pcall('GET', alike) == digest then num = num + redis.call('DEL', alike) end
   end
   return num
 end
@@ -89,10 +92,10 @@ end
 """
 
 FORGET: Final = f"""{_LEDGER}
--- ARGV 4: 'gone' to forget only what has no entry any more; then digests.
+-- ARGV 5: 'gone' to forget only what has no entry any more; then digests.
 local num = 0
-for i = 5, #ARGV do
-  if ARGV[4] ~= 'gone' or redis.call('EXISTS', entries .. ARGV[i]) == 0 then num = num + forget(ARGV[i]) end
+for i = 6, #ARGV do
+  if ARGV[5] ~= 'gone' or redis.call('EXISTS', entries .. ARGV[i]) == 0 then num = num + forget(ARGV[i]) end
 end
 size()
 return num
@@ -104,18 +107,19 @@ MAX_EVICTIONS: Final = 32
 WRITE: Final = f"""#!lua
 -- (With this first line Redis runs it only while it has memory to write.)
 {_NOW}{_LEDGER}
--- KEYS 3: record, 4: entry, 5: vector, if any. ARGV 4: number, 5: value, 6: time to live in ms, 7: digest, 8:
--- bytes, 9: vector space ('' for none), 10: most entries, 11: most bytes, 12: time to live of the record in
--- ms, not less than the entry's, 13: number of targets, the targets; then fields and values of the vector.
-local num_targets = tonumber(ARGV[13])
+-- KEYS 3: record, 4: entry, 5: vector and 6: wording, if any. ARGV 5: number, 6: value, 7: time to live in
+-- ms, 8: digest, 9: bytes, 10: vector space, 11: wording ('' for none), 12: most entries, 13: most bytes, 14:
+-- time to live of the record in ms, not less than the entry's, 15: number of targets, the targets; then
+-- fields and values of the vector.
+local num_targets = tonumber(ARGV[15])
 local standing = 0
 for i = 1, num_targets do
-  standing = math.max(standing, tonumber(redis.call('HGET', KEYS[3], 'g' .. ARGV[13 + i]) or '0'))
+  standing = math.max(standing, tonumber(redis.call('HGET', KEYS[3], 'g' .. ARGV[15 + i]) or '0'))
 end
-if standing ~= tonumber(ARGV[4]) then return 'overtaken' end
+if standing ~= tonumber(ARGV[5]) then return 'overtaken' end
 
 local now_ms = math.floor(now() / 1000)
-local digest, bytes, max_bytes = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[11])
+local digest, bytes, max_bytes = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[13])
 if bytes > max_bytes then return 'full' end
 for _, each in ipairs(redis.call('ZRANGEBYSCORE', expiry, '-inf', now_ms, 'LIMIT', 0, {MAX_EVICTIONS})) do
   forget(each)
@@ -123,22 +127,23 @@ end
 forget(digest)
 for eviction = 0, {MAX_EVICTIONS} do
   local num_kept, kept_bytes = size()
-  if num_kept < tonumber(ARGV[10]) and kept_bytes + bytes <= max_bytes then break end
+  if num_kept < tonumber(ARGV[12]) and kept_bytes + bytes <= max_bytes then break end
   if eviction == {MAX_EVICTIONS} then return 'full' end
   forget(redis.call('ZRANGE', expiry, 0, 0)[1])
 end
 
-redis.call('SET', KEYS[4], ARGV[5], 'PX', ARGV[6])
-redis.call('ZADD', expiry, now_ms + tonumber(ARGV[6]), digest)
-redis.call('HSET', sizes, digest, ARGV[8] .. ' ' .. ARGV[9])
+redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
+redis.call('ZADD', expiry, now_ms + tonumber(ARGV[7]), digest)
+redis.call('HSET', sizes, digest, ARGV[9] .. ' ' .. ARGV[10] .. ' ' .. ARGV[11])
 redis.call('HINCRBY', sizes, '#', bytes)
 local last = digits(tonumber(redis.call('ZRANGE', expiry, -1, -1, 'WITHSCORES')[2]))
 redis.call('PEXPIREAT', expiry, last)
 redis.call('PEXPIREAT', sizes, last)
-redis.call('PEXPIRE', KEYS[3], ARGV[12])
+redis.call('PEXPIRE', KEYS[3], ARGV[14])
 if KEYS[5] then
-  redis.call('HSET', KEYS[5], unpack(ARGV, 14 + num_targets))
-  redis.call('PEXPIRE', KEYS[5], ARGV[6])
+  redis.call('HSET', KEYS[5], unpack(ARGV, 16 + num_targets))
+  redis.call('PEXPIRE', KEYS[5], ARGV[7])
 end
+if KEYS[6] then redis.call('SET', KEYS[6], digest, 'PX', ARGV[7]) end
 return 'stored'
 """

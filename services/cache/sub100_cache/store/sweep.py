@@ -13,6 +13,8 @@ from .entries import (
     digest_of,
     entry_key,
     entry_prefix,
+    is_wording,
+    target_of,
     tenant_pattern,
 )
 from .generations import Generations, Question, Standing
@@ -33,8 +35,8 @@ class Sweep:
 
     async def run(self, tenant: str) -> tuple[int, int]:
         """Delete the tenant's entries and aliases that no look-up may read, what cannot be read at all, and
-        vectors without an entry. Returns how many were deleted, and how many the last scan still found: what
-        it scans for never comes back, for no write under an overtaken generation succeeds."""
+        vectors and wordings without an entry. Returns how many were deleted, and how many the last scan still
+        found: what it scans for never comes back, for no write under an overtaken generation succeeds."""
         num_erased = num_found = 0
         for _ in range(MAX_PASSES):
             num_found = await self._pass(tenant)
@@ -79,10 +81,15 @@ class Sweep:
 
     async def _has_entry(self, tenant: str, key: str) -> bool:
         try:
-            own = entry_key(tenant, digest_of(key))
+            digest = await self._target(key) if is_wording(key) else digest_of(key)
+            own = entry_key(tenant, digest)
         except ValueError:
             return False
         return bool(await self._run(self._commands.client.exists(own)))
+
+    async def _target(self, key: str) -> bytes:
+        (value,) = await self._commands.ask([("GET", key)], WRITE_TIMEOUT_S)
+        return target_of(value)
 
     async def _is_readable(
         self, tenant: str, key: str, value: bytes, standings: dict[Question, Standing]

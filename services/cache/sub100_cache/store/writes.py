@@ -23,6 +23,7 @@ from .entries import (
     ledger_names,
     partition,
     vector_key,
+    wording_key,
 )
 from .exact import ExactTier
 from .generations import Generations, Question, unpack
@@ -39,10 +40,12 @@ _STORED: Final = b"stored"
 
 
 class QuestionVector(msgspec.Struct, frozen=True):
-    """``space`` names the vectors that it may be compared with."""
+    """``space`` names the vectors that it may be compared with; ``wording``, a ``wording_digest``, is what
+    was embedded."""
 
     space: str
     vector: bytes
+    wording: bytes = b""
 
 
 class Writes:
@@ -144,12 +147,14 @@ class Writes:
         if vector is not None:
             keys.append(vector_key(vector.space, tenant, digest))
             fields = [PARTITION_FIELD, partition(tenant, kept.scope), VECTOR_FIELD, vector.vector]
+            if vector.wording:
+                keys.append(wording_key(tenant, vector.wording))
         num_bytes = len(value) + (len(vector.vector) if vector is not None else 0)
         quota = self._quotas(tenant)
         args: list[Any] = [
             *ledger_names(tenant),
             *(kept.generation, value, int(ttl_s * 1e3), digest.hex(), num_bytes),
-            vector.space if vector is not None else "",
+            *((vector.space, vector.wording.hex()) if vector is not None else ("", "")),
             *(quota.max_entries, quota.max_bytes, self._generations.record_ttl_ms),
             *(len(targets), *targets, *fields),
         ]
