@@ -23,7 +23,10 @@ from redis.maint_notifications import MaintNotificationsConfig
 from ..breaker import Breaker
 from .lines import Lines
 
-COMMAND_TIMEOUT_S: Final = 1.0
+COMMAND_TIMEOUT_S: Final = 3.0
+"""Connecting to all nodes of a cluster included."""
+
+CONNECT_TIMEOUT_S: Final = 1.0
 WRITE_TIMEOUT_S: Final = 1.0
 SLOW_S: Final = 0.01
 """Ten times what a command takes on a good day."""
@@ -52,10 +55,14 @@ class TimeLeft:
 class Commands:
     """All methods but ``probe`` and ``close`` raise StoreUnavailable, at once while the breaker is open."""
 
-    def __init__(self, client: Redis, breaker: Breaker, limit: int) -> None:
+    def __init__(
+        self, client: Redis, breaker: Breaker, limit: int, *, timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> None:
+        """``timeout_s``: no command goes on for longer."""
         self.client = client
         self.breaker = breaker
         self._lines = None if isinstance(client, RedisCluster) else Lines(client.connection_pool)
+        self._timeout_s = timeout_s
         self._free = asyncio.Semaphore(limit)
         self._running: set[asyncio.Future[Any]] = set()
         self._is_closed = False
@@ -82,7 +89,7 @@ class Commands:
         self._running.add(running)
         running.add_done_callback(self._on_done)
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + COMMAND_TIMEOUT_S
+        until_s = loop.time() + self._timeout_s
         try:
             done, _ = await asyncio.wait({running}, timeout=left.s())
         finally:
@@ -196,7 +203,7 @@ def open_commands(
         "max_connections": max_connections + 8,
         "socket_timeout": None,
         "protocol": 3,
-        "socket_connect_timeout": COMMAND_TIMEOUT_S,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
         # A caller has no time for a second try; the breaker's probe is the retry.
         "retry": Retry(NoBackoff(), 0),
         # With notifications on, redis-py does not notice that an idle connection was closed.
