@@ -4,8 +4,10 @@ One client asks in turns, so that a noisy moment hits all kinds alike; real NATS
 simulated engine. ``empty`` is a bare SSE server behind the same client: what a hit costs lies above it.
 Semantic hits search an index of ``--entries`` vectors, ``--own`` of them in the asker's own partition (a
 scope of one tenant: only these are compared). The cache is started anew when it is filled, so that none is
-embedded from memory; the embedder alone is timed on the same questions in between. ``semantic again`` is in
-yet other words, whose vector is known by then: what is embedded is what the guard compares.
+embedded from memory. ``semantic`` asks in the wording of what is stored, as most paraphrases do that the
+guard lets pass; ``by vector`` in another, which has to be embedded (the embedder alone is timed on the same
+questions in between) and searched for, and ``by vector again`` in yet other words of that wording, whose
+vector is known by then.
 For the last part the engine takes no time and no question was ever asked: ``off`` (the tenant has no cache),
 ``miss``, ``lost`` (the cache service runs, Redis does not) and ``dead`` (no cache service runs).
 """
@@ -34,6 +36,7 @@ from .control_plane import bare_server
 from .results import arguments, write
 
 EMBEDDER = {"SUB100_CACHE_EMBEDDER": "minilm"}
+SEMANTIC = ("semantic", "by vector", "by vector again")
 _VERBS = "clean repair store paint insure replace measure polish transport sell"
 _THINGS = "wooden table, old bicycle, copper kettle, leather saddle, garden fence, kitchen sink, woollen coat"
 _PLACES = (
@@ -106,6 +109,7 @@ async def fill(stack: Stack, asked: list[str], num_entries: int, num_own: int) -
     client = StreamClient("127.0.0.1", stack.port, "/v1/chat/completions", stack.keys["near"])
     for question in asked:
         await until(client, f"How do I {question}?", "cache_exact")
+        await until(client, f"Why do people {question}?", "cache_exact")
     await client.close()
     return await fill_index(stack.redis.url, num_entries, num_own)
 
@@ -130,7 +134,7 @@ async def hits(stack: Stack, bare_port: int, asked: list[str]) -> dict[str, Any]
     )
     empty: list[float] = []
     exact: list[float] = []
-    semantic: dict[str, list[float]] = {"semantic": [], "semantic again": []}
+    semantic: dict[str, list[float]] = {name: [] for name in SEMANTIC}
     alone: list[float] = []
     tiers: dict[str, int] = {}
     for question in asked:
@@ -139,14 +143,18 @@ async def hits(stack: Stack, bare_port: int, asked: list[str]) -> dict[str, Any]
             sample = await client.ask(body(f"How do I {question}?"))
             if sample.tier == "cache_exact":
                 exact.append(sample.ttft_ms)
-        others = (f"Could you tell me how to {question}?", f"Please tell me how to {question}")
+        others = (
+            f"Could you tell me how to {question}?",
+            f"Could you tell me why people {question}?",
+            f"Tell me why people {question}.",
+        )
         for times, other in zip(semantic.values(), others, strict=True):
             sample = await client.ask(body(other))
             tiers[sample.tier] = tiers.get(sample.tier, 0) + 1
             if sample.tier == "cache_semantic":
                 times.append(sample.ttft_ms)
         start = perf_counter()
-        embedder.encode(read(others[0]).wording)
+        embedder.encode(read(others[1]).wording)
         alone.append((perf_counter() - start) * 1e3)
     await client.close()
     await bare.close()
@@ -160,8 +168,8 @@ async def hits(stack: Stack, bare_port: int, asked: list[str]) -> dict[str, Any]
         },
         **{name: figures(times) for name, times in semantic.items()},
         "embedder_alone": figures(alone),
-        "semantic_above_embedder_p50_ms": round(
-            quantile(semantic["semantic"], 0.5) - quantile(alone, 0.5), 3
+        "by_vector_above_embedder_p50_ms": round(
+            quantile(semantic["by vector"], 0.5) - quantile(alone, 0.5), 3
         ),
         "tiers_of_paraphrases": tiers,
     }
@@ -215,7 +223,7 @@ def main() -> None:
             added["lost"] = uvloop.run(paired(stack, "lost", options.rounds))
             stack.replicas["cache-1"].stop()
             added["dead"] = uvloop.run(paired(stack, "dead", options.rounds))
-    for name in ("empty", "exact", "semantic", "semantic again", "embedder_alone"):
+    for name in ("empty", "exact", *SEMANTIC, "embedder_alone"):
         print(f"{name:<16} {found[name]}")
     print(f"exact above empty {found['exact_above_empty_ms']}; paraphrases {found['tiers_of_paraphrases']}")
     for name, row in added.items():
