@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 from tests.e2e.raw_http import Answer, post
-from tests.e2e.system import ENGINE, MODEL
+from tests.e2e.system import MODEL, sim_only
 from tests.patience import at_best, eventually
 from tests.stack import Stack, running_stack
+
+pytestmark = sim_only
 
 
 @pytest.fixture(scope="module")
 def own(tiny_model: Path) -> Iterator[Stack]:
     """A stack whose Redis may be killed; a look-up's allotment is half a second."""
-    with running_stack(tiny_model, engine=ENGINE, env={"SUB100_INGRESS_BUDGET_MS": "5000"}) as running:
+    with running_stack(tiny_model, env={"SUB100_INGRESS_BUDGET_MS": "5000"}) as running:
         yield running
 
 

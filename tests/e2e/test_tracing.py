@@ -13,7 +13,7 @@ import httpx
 import pytest
 from tests.e2e.raw_http import DONE, LiveStream, deltas, post, request
 from tests.e2e.slow import STEP_S, prompt_of_steps, slow_stack
-from tests.e2e.system import ENGINE, MODEL, log_of, sim_only
+from tests.e2e.system import MODEL, log_of, sim_only
 from tests.patience import at_best, eventually
 from tests.stack import Stack, running_stack
 
@@ -243,11 +243,12 @@ def test_trace_stays_one_over_an_internal_retry(slow: Stack) -> None:
     assert spans["prefill.job"]["parent_id"] == spans["decode.job"]["parent_id"] == spans["chat"]["span_id"]
 
 
+@sim_only
 def test_unsampled_request_over_its_budget_or_failed_is_there_with_its_hops(tiny_model: Path) -> None:
     """Sampled out: neither services nor workers record. What somebody will ask about, ingress makes of its
     ledger; the client's number and the page's are the same."""
     env = {"OTEL_TRACES_SAMPLER": "always_off", "SUB100_INGRESS_BUDGET_MS": "600000"}
-    with running_stack(tiny_model, engine=ENGINE, timing="h200-8b", traces=True, env=env) as stack:
+    with running_stack(tiny_model, timing="h200-8b", traces=True, env=env) as stack:
         in_time = ask(stack)
         body = {"model": MODEL, "messages": [{"role": "user", "content": "late"}], "max_tokens": 4}
         sent = [("X-Request-Id", "late-1"), ("X-Sub100-Budget-Ms", "1")]

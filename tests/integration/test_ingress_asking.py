@@ -17,9 +17,10 @@ from sub100_proto.fleet import ServiceStatus
 from sub100_shared.bus import Bus, Incoming, NoResponders, ReplyTimeout
 from sub100_shared.clock import monotonic_ms
 
-NEVER_S = 0.2
+NEVER_S = 0.6
 """For questions that nobody answers."""
-SOON_MS = 5.0
+SOON_MS = 200.0
+"""More than a busy machine keeps the other one waiting for."""
 
 
 class Replica:
