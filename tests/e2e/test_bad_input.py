@@ -34,8 +34,7 @@ def refused(stack: Stack, bus: BusWatch, body: Any, *, status: int = 400, path: 
     # Whatever a refused request had published would be here before the next one's placement.
     assert post(stack.url, VALID, stack.keys["plain"]).status == 200
     bus.wait(lambda: any(".decode.job." in subject for subject in bus.dispatched_since(mark)), "a job")
-    places = [subject for subject in bus.dispatched_since(mark) if ".scheduler.place" in subject]
-    assert len(places) == 1
+    assert len(bus.since(mark, ".scheduler.place.")) == 1
     return answer.error
 
 

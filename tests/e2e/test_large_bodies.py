@@ -39,7 +39,7 @@ def test_prompt_over_the_context_is_a_400_that_names_it(stack: Stack, bus: BusWa
     at_best(refused_after_s, 3, "refused after")
     assert post(stack.url, SMALL, stack.keys["plain"]).status == 200
     bus.wait(lambda: any(".decode.job." in subject for subject in bus.dispatched_since(mark)), "a job")
-    assert sum(subject.endswith(".place") for subject in bus.dispatched_since(mark)) == 1
+    assert len(bus.since(mark, ".scheduler.place.")) == 1
     for answer in answers:
         assert answer.status == 400
         assert answer.error["code"] == "context_length_exceeded"

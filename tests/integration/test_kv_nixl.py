@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pytest
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually
 from tests.servers import shared_memory
 
 from sub100_engine.vllm.exporter import Exporter
@@ -349,4 +349,4 @@ def test_nothing_is_left_of_killed_peers(make_producer: Callable[..., Producer],
     consumer.pull(producer.handle)
     consumer.at_layer(1, lambda: producer.send(signal.SIGKILL))
     consumer.failure(producer.key(1))
-    assert shared_memory() <= before
+    eventually(lambda: shared_memory() <= before, "nothing left")  # but what others had for a moment
