@@ -199,6 +199,14 @@ Is it against the law to sleep in a car? | Is it illegal to sleep in a car?
 Is it difficult to learn Greek? | Is it hard to learn Greek?
 Explain the difference between a hub and a switch. | What is the difference between a hub and a switch?
 """,
+    "passives": """
+Who was the telephone invented by? | Who invented the telephone?
+What was the fire caused by? | What caused the fire?
+Who was the Eiffel Tower built by? | Who built the Eiffel Tower?
+Was Hamlet written by Shakespeare? | Did Shakespeare write Hamlet?
+Was penicillin discovered by Alexander Fleming? | Did Alexander Fleming discover penicillin?
+Is oxygen produced by plants? | Do plants produce oxygen?
+""",
 }
 
 OTHERS = {
@@ -622,6 +630,30 @@ List the symptoms | What are symptoms?
 Is it a type of cat? | Is it a kind of cat?
 What type is it? | What kind is it?
 Explain the difference engine | What is the difference engine?
+""",
+    "passives": """
+Was Hamlet written by Shakespeare? | Did Hamlet write Shakespeare?
+Is Hamlet written by Shakespeare? | Did Shakespeare write Hamlet?
+Was the book published by May? | Did May publish the book?
+Was the hut designed by the sea? | Did the sea design the hut?
+Was it written by 1990? | Did 1990 write it?
+Was it painted by hand? | Did hand paint it?
+Was the poem not written by Poe? | Did Poe not write the poem?
+Was only Hamlet written by Shakespeare? | Did Shakespeare write only Hamlet?
+Was the peak first climbed by Hillary? | Did Hillary climb the peak first?
+Were all plays written by Shakespeare? | Did Shakespeare write all plays?
+Who was Mary seated by? | Who seated Mary?
+Who was the queen buried by? | Who buried the queen?
+Who was followed by Rome? | Who followed Rome?
+Is the fever caused by a virus? | Did a virus cause the fever?
+Was the club founded by the river? | Did the river found the club?
+Was it directed by him? | Did he direct it?
+Was the law written by accident? | Did accident write the law?
+Was honey produced by bees in Rome? | Did bees in Rome produce honey?
+What was it caused by? | What caused that?
+Who was the letter written by and to? | Who wrote the letter and to?
+Is stress caused by work? | Does stress cause work?
+What was the hut built by? | Who built the hut?
 """,
 }
 

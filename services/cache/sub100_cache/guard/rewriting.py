@@ -33,6 +33,21 @@ _OF_AGENTS: Final = words(
 )
 """What is built by the river the river did not build; behind these it is who did it."""
 
+_OF_WHOM: Final = _OF_AGENTS | words(
+    "built made created sung won ruled assassinated coined sculpted defeated"
+)
+"""``who was it built by`` asks for nobody who stood there."""
+
+_NO_AGENTS: Final = words(
+    """
+    hand accident mistake law default now then noon midnight night day size name date order number chance
+    river sea lake station park church window fire door road beach ocean shore harbor bridge me us him her
+    them you january february march april may june july august september october november december monday
+    tuesday wednesday thursday friday saturday sunday
+    """
+)
+"""By one of these may be how, when or where it was done."""
+
 _LONGEST_AGENT: Final = 6
 _NORMAL: Final = words("normal okay ok legal illegal safe bad dangerous common weird")
 _CONSUMED: Final = words("eat drink consume reheat freeze refreeze microwave")
@@ -55,7 +70,8 @@ def active_form(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], int] | No
     ``when was X founded by Y`` -> ``when did Y found X``; ``how should X be washed`` -> ``how should i wash
     X``;
     ``how is X pronounced`` -> ``how do you pronounce X``;
-    ``X was written by who`` and ``by who was X written`` -> ``who wrote X``."""
+    ``X was written by who``, ``by who was X written``, ``who was X written by`` -> ``who wrote X``;
+    ``was X written by Y`` -> ``did Y write X``."""
     texts = _texts(tokens)
     if len(texts) < 4:
         return None
@@ -63,6 +79,12 @@ def active_form(tokens: tuple[Token, ...]) -> tuple[tuple[Token, ...], int] | No
         texts[0] == "by" and texts[1] in ("who", "whom", "which", "what")
     ):
         return _by_whom(tokens, texts)
+    if texts[-1] == "by" and texts[:2] in (("who", "was"), ("what", "was")) and len(texts) > 4:
+        thing = tokens[2:-2]
+        is_done = texts[-2] in _OF_WHOM and _is_thing(texts[2:-2])
+        return ((tokens[0], tokens[-2], *thing), 1) if is_done else None
+    if texts[0] in ("is", "was") and texts.count("by") == 1:
+        return _was_done_by(tokens, texts)
     if texts[0] == "how" and texts[1] in ("should", "can"):
         return _be_done(tokens, texts, 2)
     if texts[0] in ("how", "when", "where", "why") and texts[1] in ("is", "was"):
@@ -148,6 +170,19 @@ def _by_whom(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[T
     if agent[0].text == "whom":
         agent = (Token("who", "who"), *agent[1:])
     return ((*agent, verb, *thing), len(agent)) if thing else None
+
+
+def _was_done_by(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tuple[Token, ...], int] | None:
+    by = texts.index("by")
+    thing, agent = tokens[1 : by - 1], tokens[by + 1 :]
+    if not thing or not 0 < len(agent) <= _LONGEST_AGENT or texts[by - 1] not in _OF_AGENTS:
+        return None
+    named = texts[by + 1 :]
+    is_agent = _is_thing(named) and lexicon.CLAUSE_OPENERS.isdisjoint(named) and _NO_AGENTS.isdisjoint(named)
+    if not is_agent or not _is_thing(texts[1 : by - 1]) or texts[by - 2] == "first":
+        return None
+    auxiliary = "do" if texts[0] == "is" else "did"
+    return (Token(auxiliary, auxiliary), *agent, tokens[by - 1], *thing), 1 + len(agent)
 
 
 def _be_done(
