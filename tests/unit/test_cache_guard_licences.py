@@ -207,6 +207,20 @@ Was Hamlet written by Shakespeare? | Did Shakespeare write Hamlet?
 Was penicillin discovered by Alexander Fleming? | Did Alexander Fleming discover penicillin?
 Is oxygen produced by plants? | Do plants produce oxygen?
 """,
+    "abbreviations beside themselves": """
+What is VAT? | What is VAT (value-added tax)?
+How do I configure a VPN on an iPhone? | How do I configure a virtual private network (VPN) on an iPhone?
+What is a performance improvement plan (PIP)? | What is a performance improvement plan?
+Does the DMV (Department of Motor Vehicles) close? | Does the Department of Motor Vehicles close?
+""",
+    "how long and by whom": """
+How long does it take for grass seed to sprout? | How long does grass seed take to sprout?
+How long does it take a letter to arrive? | How long does a letter take to arrive?
+How does one repot an orchid? | How do you repot an orchid?
+I'd like to know how I unclog a bathtub drain. | I would like to know how to unclog a bathtub drain.
+Tell me how I can unclog a drain | How can I unclog a drain?
+Roth IRA vs SEP IRA: what is the difference? | What is the difference between SEP IRA and Roth IRA?
+""",
 }
 
 OTHERS = {
@@ -654,6 +668,46 @@ What was it caused by? | What caused that?
 Who was the letter written by and to? | Who wrote the letter and to?
 Is stress caused by work? | Does stress cause work?
 What was the hut built by? | Who built the hut?
+""",
+    "abbreviations beside themselves": """
+What is f (x)? | What is f?
+What is a PIP (personal injury protection)? | What is a PIP (performance improvement plan)?
+What is AI (artificial insemination)? | What is AI?
+What is AI (artificial insemination)? | What is artificial intelligence?
+What is VAT (the tax)? | What is VAT?
+Is VAT (not duty) due? | Is VAT due?
+Is the UK (except Wales) rainy? | Is the UK rainy?
+What does VAT (value added tax) stand for? | What does VAT stand for?
+What does GCD (a b c) do? | What does a b c do?
+What does ABC (a b c) print? | What does a b c print?
+What is TLS (1.3)? | What is TLS?
+What is WHO (world health organization)? | What is who?
+What is PMS (Pantone matching system)? | What is PMS (premenstrual mood swings)?
+How do I spell value added tax (VAT)? | How do I spell value added tax?
+Is a red car (RC) fast? | Is a car fast?
+""",
+    "how long and by whom": """
+How long does it take for grass to grow? | How long does grass grow?
+How long did it take for it to grow? | How long did it take to grow?
+How long does it take for me to walk? | How long does it take for you to walk?
+How long should it take for a child to read? | How long should a child take to read?
+How long can a trial take to end? | How long does it take for a trial to end?
+How long do kids take to the water? | How long does it take for kids to the water?
+How long do they take to answer? | How long does it take to answer?
+How long do I take antibiotics to heal? | How long does it take for antibiotics to heal?
+How long does it take up to fill? | How long does it take for up to fill?
+How long do letters take to arrive in Rome? | How long do letters in Rome take to arrive?
+How long does a man in Rome take to eat? | How long does it take for a man to eat in Rome?
+How long did a letter take to arrive? | How long does it take for a letter to arrive?
+How does one plant survive? | How do you plant survive?
+How does one iron rust? | How do you iron rust?
+How does one clean room differ? | How do you clean room differ?
+How does one steam engine work? | How do I steam engine work?
+I want to know how I look | I want to know how to look
+Tell me how I can be so blind | Tell me how to be so blind
+Do you know how I clean my house? | How do I clean your house?
+Roth IRA vs SEP IRA: what is the cost? | What is the difference between SEP IRA and Roth IRA?
+Smith vs Jones: what is the difference in age? | What is the difference between Smith and Jones?
 """,
 }
 

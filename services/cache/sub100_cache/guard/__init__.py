@@ -21,7 +21,7 @@ from .frames import Question
 from .frames import question as asked_in
 from .language import is_foreign
 from .lexicon import AUXILIARIES, IMPERATIVES, WH_WORDS, WORD_TALK
-from .notation import in_one_notation
+from .notation import in_one_notation, without_abbreviation
 from .rules import rule_of
 from .sameness import is_same
 from .tokens import (
@@ -38,7 +38,7 @@ from .tokens import (
 from .wordlists import words
 
 MAX_CHARS: Final = 2_000
-WORDING: Final = 14
+WORDING: Final = 15
 _ASKING: Final = (WH_WORDS | AUXILIARIES | IMPERATIVES) | words(
     """
     i difference steps fast best walk guide meaning definition price cost tips instructions compare symptoms
@@ -74,7 +74,7 @@ def read(question: str) -> Reading:
     as_asked = text
     names_wording = speaks_of_wording(text)
     if not names_wording:
-        text = in_one_notation(text)
+        text = without_abbreviation(in_one_notation(text))
     if looks_like_code(text) or (names_wording and works_on_wording(text)):
         return Reading(as_asked, "code")
     text = plain(text)

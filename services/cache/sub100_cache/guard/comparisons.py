@@ -21,7 +21,7 @@ _ALIKE: Final = words("same related similar different identical interchangeable 
 _MIXED: Final = words("mix blend")
 _TOGETHER: Final = words("take eat use drink wear plant wash store")
 
-_JOINTS: Final = words("between from or and as compare")
+_JOINTS: Final = words("between from or and as compare vs")
 _IN_TURN: Final = words("then first last before after afterward and or , than not")
 _MAIN: Final = words("main key major biggest")
 
@@ -45,6 +45,10 @@ def symmetric(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token,
 
 
 def _difference(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
+    if texts[-4:] == (",", "what", "is", "difference") and texts.count("vs") == 1 and texts.count(",") == 1:
+        middle = texts.index("vs")
+        left, right = tokens[:middle], tokens[middle + 1 : -4]
+        return _difference_of(left, right) if _is_side(left) and _is_side(right) else None
     if texts[:2] == ("how", "do") and texts[-1] == "differ" and texts.count("and") == 1:
         middle = texts.index("and")
         return _difference_of(tokens[2:middle], tokens[middle + 1 : -1])

@@ -100,6 +100,11 @@ _PARTS: Final = words(
 
 _SINGLE: Final = words("capital population")
 
+_NO_NOUNS: Final = words(
+    "bake sew repot propagate descale sharpen defrost reheat marinate unclog lubricate carve debone knead"
+)
+"""What is done with the hands, and by no name: ``how does one plant survive``."""
+
 _NO_WAY: Final = words("look sound feel seem be have owe know")
 """``how do I look`` asks for no way to do it."""
 
@@ -300,8 +305,17 @@ def _with_head(found: Question) -> Question:
             return Question((*head, *rest), verb=len(head))
         if head[0].text == "<tips>":  # on washing machines, or how to wash them
             return Question((*head, *rest))
-    if texts[:3] == ("how", "do", "you") and _is_done_by_anybody(tokens[3:]):
+    is_anybody = texts[:3] == ("how", "do", "you") or (
+        texts[:3] in (("how", "do", "one"), ("how", "can", "one")) and texts[3:4] and texts[3] in _NO_NOUNS
+    )
+    if is_anybody and _is_done_by_anybody(tokens[3:]):
         return Question((Token(HOW_TO, ""), *tokens[3:]))
+    if found.is_indirect and texts[:2] == ("how", "i"):  # I would like to know how I can unclog a drain
+        done = tokens[3:] if texts[2:3] == ("can",) else tokens[2:]
+        if len(done) > 1 and done[0].text in HANDS_ON:
+            return Question((Token(HOW_TO, ""), *done))
+    if texts[:2] == ("how", "long") and (longer := _taking_long(tokens, texts)) is not None:
+        return Question(longer)
     for form, rest in _HEADS.begun(tokens):
         if form == ("which",) and rest[0].text in lexicon.AUXILIARIES:
             continue  # of those that were named
@@ -314,6 +328,22 @@ def _with_head(found: Question) -> Question:
         is_indirect = found.is_indirect or " ".join(form) in _STATEMENT_ORDER
         return Question((*_placed(_HEADS.meant(form)), *rest), is_indirect=is_indirect)
     return found
+
+
+def _taking_long(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
+    """``how long does a seed take to grow``, ``how long does it take a seed to grow`` -> ``how long does it
+    take for a seed to grow``."""
+    if texts[2:3] not in (("do",), ("did",)) or texts.count("take") != 1 or "to" not in texts:
+        return None
+    take = texts.index("take")
+    it, after = Token("it", "it"), tokens[take + 1 :]
+    if take > 3 and after[0].text == "to" and len(after) > 1 and not after[1].article:
+        who = tokens[3:take]
+        if who[0].text in PRONOUNS or any(token.text in lexicon.CLAUSE_OPENERS for token in who):
+            return None
+        return (*tokens[:3], it, tokens[take], Token("for", "for"), *who, *after)
+    is_its = take == 4 and texts[3] == "it" and (after[0].article or after[0].text in _OF_SOMEBODY)
+    return (*tokens[:5], Token("for", "for"), *after) if is_its else None
 
 
 def _is_done_by_anybody(done: Sequence[Token]) -> bool:

@@ -24,6 +24,13 @@ _OF_NOTATION: Final = re.compile(
 )
 """Where one of these stands, the notation may be what is asked about."""
 
+_WORDS: Final = r"(?P<words>(?:[A-Za-z]+[ -]){1,6}[A-Za-z]+)"
+_SHORT_LAST: Final = re.compile(rf"\b{_WORDS} \((?P<letters>[A-Z]{{2,6}})\)")
+_SHORT_FIRST: Final = re.compile(rf"\b(?P<letters>[A-Z]{{2,6}}) \({_WORDS}\)")
+_SMALL: Final = frozenset({"of", "and", "the", "for", "in", "on", "to"})
+_SHORTEST: Final = 3
+"""Letters of a word: fewer may be a variable."""
+
 
 def in_one_notation(text: str) -> str:
     """``July 20, 1969`` and ``20th of July 1969`` -> ``20 July 1969``; ``3 p.m.`` -> ``15:00``, and ``9 am``
@@ -46,3 +53,24 @@ def _dated(day: str, month: str, year: str | None) -> str:
 
 def _timed(hour: int, minute: str, half: str) -> str:
     return f"{hour + 12}:{minute}" if half == "p" else f"{hour}:{minute}am"
+
+
+def without_abbreviation(text: str) -> str:
+    """``value added tax (VAT)`` and ``VAT (value added tax)`` -> ``value added tax``: the letters are the
+    first ones of the words, so both name one thing."""
+    if text.count("(") != 1:
+        return text
+    return _SHORT_LAST.sub(_long_form, _SHORT_FIRST.sub(_long_form, text))
+
+
+def _long_form(found: re.Match[str]) -> str:
+    """What was found, or its words alone if the letters begin them."""
+    named, letters = found["words"].replace("-", " ").split(), found["letters"]
+    stands_for = [word for word in named if word not in _SMALL][-len(letters) :]
+    if any(len(word) < _SHORTEST for word in stands_for):
+        return found[0]
+    begins = "".join(word[0].upper() for word in stands_for) == letters
+    is_all = found[0].endswith(f"({letters})") or len(stands_for) == len(named) - sum(
+        word in _SMALL for word in named
+    )
+    return found["words"] if begins and is_all else found[0]
