@@ -23,7 +23,7 @@ from tests.patience import PATIENCE_S
 from tests.servers import shared_memory
 
 from sub100_engine.api import KvChange
-from sub100_engine.vllm.puller import Peers
+from sub100_engine.vllm.peers import Peers
 from sub100_engine.vllm.runtime_dir import sweep
 from sub100_engine.worker.engine_watch import EngineWatch
 from sub100_engine.worker.shell import HEARTBEAT_S

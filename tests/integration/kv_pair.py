@@ -16,13 +16,8 @@ from sub100_engine.vllm.leases import Leases
 from sub100_engine.vllm.nixl_agent import NixlAgent
 from sub100_engine.vllm.nixl_reading import NixlReading
 from sub100_engine.vllm.nixl_serving import NixlServing
-from sub100_engine.vllm.puller import (
-    KvPullError,
-    Peers,
-    Puller,
-    connector_of,
-    host_id,
-)
+from sub100_engine.vllm.peers import Peers, host_id
+from sub100_engine.vllm.puller import KvPullError, Puller, connector_of
 from sub100_proto.kv import KvHandle
 
 KEY = b"k" * 32

@@ -15,7 +15,8 @@ from sub100_engine.vllm.exporter import Exporter
 from sub100_engine.vllm.kv_memory import KvMemory, from_tensors, runs
 from sub100_engine.vllm.nixl_reading import NixlReading
 from sub100_engine.vllm.nixl_serving import NixlServing
-from sub100_engine.vllm.puller import KvPullError, Peers, Puller
+from sub100_engine.vllm.peers import Peers
+from sub100_engine.vllm.puller import KvPullError, Puller
 
 pytestmark = pytest.mark.vllm
 

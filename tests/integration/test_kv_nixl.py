@@ -27,7 +27,8 @@ from sub100_engine.vllm.leases import Leases
 from sub100_engine.vllm.nixl_agent import NixlAgent
 from sub100_engine.vllm.nixl_reading import NixlReading
 from sub100_engine.vllm.nixl_serving import NixlServing
-from sub100_engine.vllm.puller import NIXL_CONNECTOR, Cancellation, KvPullError, Peers, Puller, host_id
+from sub100_engine.vllm.peers import Cancellation, Peers, host_id
+from sub100_engine.vllm.puller import NIXL_CONNECTOR, KvPullError, Puller
 from sub100_proto.kv import KvHandle
 
 pytestmark = pytest.mark.vllm

@@ -16,16 +16,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from tests.integration.kv_pair import HELD, NUM_BLOCKS, Consumer, Producer, memory, through
+from tests.integration.kv_pair import HELD, KEY, NUM_BLOCKS, Consumer, Producer, memory, through
 from tests.kv_proxy import Tampering
-from tests.patience import PATIENCE_S, at_best
+from tests.patience import PATIENCE_S, at_best, eventually
 
+from sub100_engine.vllm.peers import MAX_IDLE_S, Cancellation, Peers
 from sub100_engine.vllm.pull_threads import PullThreads
-from sub100_engine.vllm.puller import (
-    MAX_IDLE_S,
-    Cancellation,
-    KvPullError,
-)
+from sub100_engine.vllm.puller import KvPullError
 from sub100_engine.vllm.wire import MAX_MESSAGE_BYTES, NONCE_BYTES
 
 
@@ -178,6 +175,18 @@ def test_pulls_from_a_peer_that_says_nothing_end_together(tmp_path: Path) -> Non
         at_best(apart_s, 0.5 * timeout_s, "apart by")
     threads.close()
     consumer.close()
+
+
+def test_connections_that_idled_are_closed_though_nobody_asks_any_more(tmp_path: Path) -> None:
+    """They hold shared memory, of a peer that may be gone."""
+    producer, peers = Producer(tmp_path), Peers(KEY, max_idle_s=0.05)
+    for handle in (producer.handle, producer.over_tcp()):
+        assert peers.release(handle)
+    eventually(lambda: len(producer.exporter.connections) == 0, "no connection")
+    assert peers.release(producer.handle)
+    eventually(lambda: len(producer.exporter.connections) == 0, "no connection once more")
+    peers.close()
+    producer.exporter.stop()
 
 
 @pytest.fixture

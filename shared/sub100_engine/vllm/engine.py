@@ -22,7 +22,7 @@ from .config import VllmConfig
 from .core import EngineCore
 from .kv_events import KvEvents
 from .orders import RequestParams, TransferReport
-from .puller import Peers
+from .peers import Peers
 from .requests import ends_after_one_token, fault, sampling_params
 from .runtime_dir import RuntimeDir
 from .stats import EngineStats, PromptTokens

@@ -19,7 +19,7 @@ from .connections import Connections
 from .kv_memory import KvMemory, Words, runs
 from .leases import Lease, LeaseOver, Leases
 from .nixl_serving import NixlServing
-from .puller import MAX_IDLE_S
+from .peers import MAX_IDLE_S
 from .wire import (
     ACK,
     Channel,

@@ -24,8 +24,9 @@ from .nixl_agent import NixlAgent
 from .nixl_reading import NixlReading
 from .nixl_serving import NixlServing
 from .orders import Orders, Place, PullOrder, TransferReport
+from .peers import SOCKET_NAME, Cancellation, Peers, host_id
 from .pull_threads import PullThreads
-from .puller import SOCKET_NAME, Cancellation, KvPullError, Peers, Puller, connector_of, host_id
+from .puller import KvPullError, Puller, connector_of
 
 _log = logging.getLogger(__name__)
 
