@@ -44,11 +44,13 @@ def stack(tiny_model: Path) -> Iterator[Stack]:
 @contextlib.contextmanager
 def only_busy_ones(stack: Stack, *, is_killed: bool) -> Iterator[BusyWorkers]:
     """They have come, the real worker is gone until the end: killed, or stopped, so that nobody takes it for
-    alive."""
+    alive. One that is killed does nothing from the beginning on, however long the others take to come."""
     stack.wait_ready("decode-1")
     decode = stack.replicas["decode-1"]
     with watching(stack) as bus:
         like = eventually(lambda: bus.beat("decode-1"), "a heartbeat")
+    if is_killed:
+        decode.signal(signal.SIGSTOP)
     names = [f"busy-{secrets.token_hex(3)}" for _ in range(NUM_BUSY)]
     with busy_workers(stack, like, *names, code="queue_full") as busy:
         log = stack.replicas["scheduler-1"]

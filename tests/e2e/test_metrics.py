@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.bus_watch import publish
-from tests.e2e.raw_http import LiveStream, post, request
+from tests.e2e.raw_http import DONE, LiveStream, post, request
 from tests.e2e.scrape import Scrape, wait_for
 from tests.e2e.slow import prompt_of_steps, slow_stack
 from tests.e2e.system import MODEL, sim_only
@@ -207,14 +207,15 @@ def test_rare_metrics_count_their_faults(fleet: Stack, ordinary: Scrape) -> None
             body = chat(f"long answer {i}", stream=True, max_tokens=60)
             running.enter_context(LiveStream(fleet.url, body, key))
         wait_for(lambda: total(fleet, "sub100_admission_refused_total", error_type="queue_full"), 1)
-        wait_for(lambda: Scrape(fleet.replicas["decode-1"]).total("sub100_job_open"), 1)
-        publish(fleet, subjects.job("local", "decode", "decode-1"), codec.encode(STALE_JOB))
-        wait_for(lambda: total(fleet, "sub100_job_refused_total", error_type="stale_epoch"), 1)
+    publish(fleet, subjects.job("local", "decode", "decode-1"), codec.encode(STALE_JOB))
+    wait_for(lambda: total(fleet, "sub100_job_refused_total", error_type="stale_epoch"), 1)
+    with eventually(lambda: stream_on(fleet, "decode-1"), "a stream there") as moved:
         fleet.replicas["decode-1"].signal(signal.SIGKILL)
         fleet.replicas["decode-1"].wait()
         del fleet.replicas["decode-1"]
-        wait_for(lambda: total(fleet, "sub100_attempt_lost_total", error_type="worker_lost"), 1)
-        wait_for(lambda: total(fleet, "sub100_fleet_lapsed_total"), 1)
+        assert moved.rest()[-1] == DONE
+    wait_for(lambda: total(fleet, "sub100_attempt_lost_total", error_type="worker_lost"), 1)
+    wait_for(lambda: total(fleet, "sub100_fleet_lapsed_total"), 1)
 
     fleet.nats.kill()
     fleet.nats.start()
@@ -236,6 +237,19 @@ def test_rare_metrics_count_their_faults(fleet: Stack, ordinary: Scrape) -> None
         value = found.total(metric.series_names[0])
         assert found.samples(metric.series_names[0]), metric.name
         assert value > 0 or metric.name in UNPROVOKED, metric.name
+
+
+def stream_on(fleet: Stack, worker: str) -> LiveStream | None:
+    """A stream alone in the fleet, if it is decoded there."""
+    eventually(lambda: not total(fleet, "sub100_job_open"), "an idle fleet")
+    body = chat(secrets.token_hex(40), stream=True, max_tokens=60)
+    stream = LiveStream(fleet.url, body, fleet.keys["plain"])
+    for _ in range(3):
+        stream.next_text()
+    if Scrape(fleet.replicas[worker]).total("sub100_job_open"):
+        return stream
+    stream.close()
+    return None
 
 
 def drain(ops_url: str) -> int:
