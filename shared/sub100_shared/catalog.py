@@ -156,8 +156,8 @@ CACHE_JUDGED: Final = counter(
 REPLICAS_PASSED_BY: Final = counter(
     "sub100.replica.passed_by",
     "{replica}",
-    "Times that ingress found a replica of the scheduler or the cache late with an answer, or gone, and went "
-    "on with the others.",
+    "Times that ingress found a replica of the scheduler or the cache late with an answer, gone or silent, "
+    "and went on with the others.",
     *(names.SERVICE, names.REASON),
     by="ingress",
     rare="a replica hangs or is killed",

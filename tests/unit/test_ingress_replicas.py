@@ -45,7 +45,7 @@ def test_replica_that_is_late_is_passed_by_until_it_answers(world: World) -> Non
     world.view.on_late("a")
     world.view.on_late("a")
     assert world.choices(3) == ["b", "b", "b"]
-    assert world.view.num_lost == {"late": 1, "gone": 0}
+    assert world.view.num_lost == {"late": 1, "gone": 0, "silent": 0}
     world.view.on_answer("a")
     assert set(world.choices(2)) == {"a", "b"}
 
@@ -78,7 +78,7 @@ def test_last_heard_is_asked_when_all_are_late(world: World) -> None:
 
 def test_replica_that_is_gone_is_not_asked_until_it_says_that_it_is_back(world: World) -> None:
     world.view.on_unheard("a")
-    assert world.view.num_lost == {"late": 0, "gone": 1}
+    assert world.view.num_lost == {"late": 0, "gone": 1, "silent": 0}
     world.view.on_answer("a")  # to a question from before
     assert world.choices(2) == ["b", "b"]
     world.say("a")
@@ -115,6 +115,7 @@ def test_silent_replica_is_forgotten_before_a_request_pays_for_it(world: World) 
         world.now_ms += INTERVAL_MS
         world.say("b")
     assert world.choices(2) == ["b", "b"]
+    assert world.view.num_lost == {"late": 0, "gone": 0, "silent": 1}
 
 
 def test_any_of_the_group_is_asked_when_all_are_silent(world: World) -> None:

@@ -24,8 +24,7 @@ ANY: Final = ""
 SILENT_MS: Final = 3_500.0
 """Three status messages missed, and a bit for the fourth."""
 
-
-Reason = Literal["late", "gone"]
+Reason = Literal["late", "gone", "silent"]
 
 
 class _Replica(msgspec.Struct):
@@ -40,7 +39,7 @@ class Replicas:
         self._clock = clock
         self._known: dict[str, _Replica] = {}
         """Who was asked longest ago comes first."""
-        self.num_lost: dict[Reason, int] = {"late": 0, "gone": 0}
+        self.num_lost: dict[Reason, int] = {"late": 0, "gone": 0, "silent": 0}
         """How often one was found so."""
 
     def on_status(self, msg: Incoming) -> None:
@@ -54,7 +53,7 @@ class Replicas:
         else:
             self._known[name] = _Replica(self._clock())
         for name in [name for name, replica in self._known.items() if self._is_silent(replica)]:
-            del self._known[name]
+            self._lose(name, "silent")
 
     def choose(self, asked: Collection[str] = ()) -> str | None:
         """Whom to ask when somebody must be: a replica in turn, else of the late ones whoever was heard last,
@@ -90,16 +89,18 @@ class Replicas:
         replica = self._known.get(name)
         if replica is not None and not replica.is_late:
             replica.is_late = True
-            self._lost(name, "late")
+            self.num_lost["late"] += 1
+            _log.debug("replica is late", extra={"replica": name})
 
     def on_unheard(self, name: str) -> None:
         """NATS says that nobody listens: gone, until it says that it is back."""
-        if self._known.pop(name, None) is not None:
-            self._lost(name, "gone")
+        if name in self._known:
+            self._lose(name, "gone")
 
-    def _lost(self, name: str, reason: Reason) -> None:
+    def _lose(self, name: str, reason: Reason) -> None:
+        del self._known[name]
         self.num_lost[reason] += 1
-        _log.info("replica passed by", extra={"replica": name, "reason": reason})
+        _log.warning("replica lost", extra={"replica": name, "reason": reason})
 
     def _is_silent(self, replica: _Replica) -> bool:
         return self._clock() - replica.heard_ms > SILENT_MS
