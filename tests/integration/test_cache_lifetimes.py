@@ -111,7 +111,7 @@ async def test_hits_of_every_kind_renew_no_time_to_live_and_it_ends_at_its_time(
             )
             assert await redis.pexpiretime(alias) == end_of_alias
 
-    assert min(num_hits.values()) > 5
+    assert min(num_hits.values()) > 3
     seconds, micros = await redis.time()
     assert seconds * 1e3 + micros / 1e3 >= max(ends) - 2, "none of them went before its time"
     assert await redis.exists(*keys) == 0
