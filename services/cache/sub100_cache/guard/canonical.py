@@ -14,10 +14,19 @@ from .tokens import Token
 from .wordlists import by_first_word, stored, words
 
 
-def _one_word(word: str) -> str:
+def _resolved(word: str) -> str:
     word = equivalents.AGREEMENT.get(word, word)
     word = equivalents.SPELLINGS.get(word, word)
     return equivalents.SYNONYMS.get(word, word)
+
+
+_WRITTEN_AS: Final = {
+    word: _resolved(word) for word in (*equivalents.AGREEMENT, *equivalents.SPELLINGS, *equivalents.SYNONYMS)
+}
+
+
+def _one_word(word: str) -> str:
+    return _WRITTEN_AS.get(word, word)
 
 
 def _bare(text: str) -> tuple[str, ...]:
@@ -52,6 +61,8 @@ _NAMING: Final = words(
 """Beside one of these an odd word may be a name, and no slip."""
 
 _SYMBOLS: Final = {"%": "percent"}
+_COUNTED: Final = frozenset((*_SYMBOLS, *_MASSES, *equivalents.UNITS, *equivalents.SCALES))
+"""What may be written otherwise though no number stands before it."""
 
 
 def canonical(tokens: Sequence[Token], *, names_wording: bool) -> list[Token]:
@@ -88,7 +99,7 @@ def _with_articles(tokens: Sequence[Token]) -> list[Token]:
             else:
                 article = "the" if token.text == "the" else "a"
             continue
-        found.append(msgspec.structs.replace(token, article=article))
+        found.append(msgspec.structs.replace(token, article=article) if article else token)
         article = ""
     return found
 
@@ -131,10 +142,15 @@ def _word(token: Token, others: frozenset[str]) -> str:
 
 def _with_numbers(tokens: list[Token]) -> list[Token]:
     found: list[Token] = []
+    before = ""
     for place, token in enumerate(tokens):
         text = equivalents.NUMBERS.get(token.text, token.text)
-        before = found[-1].text if found else ""
-        follows_number = before.replace(".", "").isdigit()
+        follows_number = before[:1].isdigit() and before.replace(".", "").isdigit()
+        is_plain = text is token.text and not follows_number and token.raw.islower()
+        if is_plain and text not in _COUNTED and token.raw not in _COUNTED:
+            found.append(token)
+            before = text
+            continue
         if follows_number and token.text in ("am", "pm"):
             token = msgspec.structs.replace(token, raw=token.text)
         if token.text in _SYMBOLS:
@@ -157,6 +173,7 @@ def _with_numbers(tokens: list[Token]) -> list[Token]:
             text = str(equivalents.SCALES[text])
             token = msgspec.structs.replace(token, article="")
         found.append(_written(token, text))
+        before = text
     return found
 
 
