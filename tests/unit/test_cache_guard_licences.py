@@ -604,6 +604,9 @@ How long is a Nile crocodile? | How long is the Nile crocodile?
 When did the cold war film start? | When did cold war film start?
 What is all of it? | What is all it?
 What was the longest week in it? | What was a longest week in it?
+When is party? | When is a party?
+Where is account? | Where is an account?
+What is variable in Excel? | What is a variable in Excel?
 """,
     "words in their place": """
 How do I begin a transaction in SQL? | How do I start a transaction in SQL?
@@ -644,6 +647,12 @@ List the symptoms | What are symptoms?
 Is it a type of cat? | Is it a kind of cat?
 What type is it? | What kind is it?
 Explain the difference engine | What is the difference engine?
+Which is the biggest city hater? | Which is the largest city hater?
+What is the biggest state school? | What is the largest state school?
+How do I get rid of rust in C? | How do I remove rust in C?
+How do I switch off a printer in C? | How do I turn off a printer in C?
+What does begin listening do? | What does start listening do?
+What is the best newspaper every day? | What is the best newspaper daily?
 """,
     "passives": """
 Was Hamlet written by Shakespeare? | Did Hamlet write Shakespeare?

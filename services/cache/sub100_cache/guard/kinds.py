@@ -27,11 +27,20 @@ _SUPERLATIVES: Final = _NOUNS["superlatives"]
 _ENDING: Final = words(
     "and or but work works begin start end flow fall happen occur exist form , is was did do"
 )
-_PLAYED: Final = words("play plays played playing turn turned become be")
-"""To play doctor is not to play a doctor."""
+"""What may follow a thing that was named, and makes no other of it."""
 
-_USED: Final = words("use uses used using install import configure run load call calls")
-"""In software whatever is used may be a name: ``how do I use passport in Node``."""
+_OF_ONE: Final = words("who which when where")
+"""Whoever asks ``when is party`` means one that is known."""
+
+_NO_LACK: Final = words(
+    """
+    play plays played playing turn turned become be use uses used using install import configure run load call
+    calls
+    """
+)
+"""To play doctor is not to play a doctor; and in software whatever is used may be a name: ``how do I use
+passport in Node``."""
+
 _COUNTED: Final = words(
     """
     pill tablet capsule dose drink beer glass shot cup spoon time day week month year hour minute second
@@ -86,8 +95,8 @@ class Kinds:
             is_of_kinds = False
         self._is_of_kinds = is_of_kinds or _is_done_with_one(texts)
         self._lacks_articles = (
-            texts[0] != "who" and _USED.isdisjoint(texts) and _PLAYED.isdisjoint(texts)
-        ) and WORD_TALK.isdisjoint(texts)
+            texts[0] not in _OF_ONE and WORD_TALK.isdisjoint(texts) and _NO_LACK.isdisjoint(texts)
+        )
 
     def may_differ(self, place: int) -> bool:
         if self._is_of_kinds and (

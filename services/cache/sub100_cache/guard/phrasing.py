@@ -26,8 +26,12 @@ _EVENTS: Final = words(
 _SIZED: Final = words(
     "city country island lake desert ocean planet continent state mammal volcano stadium airport"
 )
+_BEHIND: Final = words("in on of by to from") | {""}
+"""Behind the last word of what is named; any other may be of its name: ``island nation``."""
+
+_LANGUAGES: Final = words("c c++ c# java python javascript typescript rust go php swift kotlin sql")
 _NEAR: Final = words("planet star galaxy airport")
-_BROKEN: Final = words("leak crack dent scratch puncture faucet tap toilet zipper drywall bicycle laptop")
+_BROKEN: Final = words("leak crack dent scratch puncture faucet toilet zipper drywall bicycle laptop")
 _STAINS: Final = words(
     "stain stains rust mold mildew limescale wallpaper wart warts dandruff blackheads lint"
 )
@@ -65,6 +69,8 @@ def _started(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> _Phrased:
     is_event = texts[0] == "when" and texts[1] in ("do", "did", "will") and texts[place - 1] in _EVENTS
     if after is None:
         return _with(tokens, place, place + 1, "start") if is_event else (tokens, texts)
+    if texts[:2] == ("what", "do") and texts[-1] == "do":  # what "begin listening" does
+        return tokens, texts
     is_done = after.text.endswith("ing") and after.text not in _NO_GERUNDS and after.raw.islower()
     return _with(tokens, place, place + 1, "start") if is_done and not after.article else (tokens, texts)
 
@@ -87,7 +93,8 @@ def _superlative(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> _Phrased:
     ):
         if texts.count(word) == 1:
             place = texts.index(word)
-            if texts[place + 1 : place + 2] and texts[place + 1] in things:
+            thing, behind = (*texts[place + 1 :], "", "")[:2]
+            if thing in things and behind in _BEHIND:
                 tokens, texts = _with(tokens, place, place + 1, other)
     return tokens, texts
 
@@ -112,7 +119,9 @@ def _ends_with(things: frozenset[str], texts: Sequence[str], start: int) -> bool
             return False
         if texts[place] in things:
             after = texts[place + 1] if place + 1 < len(texts) else ""
-            return after == "" or after in ("in", "from", "after", "before", "when", "if")
+            return after in ("", "from", "after", "before", "when", "if") or (
+                after == "in" and things is SWITCHED and _LANGUAGES.isdisjoint(texts)
+            )
     return False
 
 
@@ -121,7 +130,13 @@ def _at_the_end(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> _Phrased:
     last = len(texts)
     if last < 5:
         return tokens, texts
-    if texts[-2] == "every" and texts[-1] in _EVERY and "not" not in texts and texts[-3] != "open":
+    if (
+        texts[-2] == "every"
+        and texts[-1] in _EVERY
+        and "not" not in texts
+        and texts[-3] != "open"
+        and texts[1] != "is"
+    ):
         return _with(tokens, last - 2, last, _EVERY[texts[-1]])
     if texts[0] in ("when", "where") and texts[1] in ("do", "did", "will"):
         if texts[-1] == "occur":
