@@ -152,7 +152,8 @@ def test_prompt_of_a_megabyte_of_tokens_is_served(long_context: Stack, num_token
     answer = complete(long_context, num_tokens)
     assert answer.status == 200, answer.body
     assert answer.json["usage"]["prompt_tokens"] == num_tokens
-    assert complete(long_context, 10).status == 200
+    # Until the next heartbeat the queue may still be known for full.
+    eventually(lambda: complete(long_context, 10).status == 200, "another prompt served")
     logs = long_context.logs()
     assert "bus disconnected" not in logs
     assert "slow consumer" not in logs
