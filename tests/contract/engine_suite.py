@@ -482,7 +482,7 @@ class EngineBehaviour:
         await rig.idle(rig.decode)
         prompt = rig.prompt(40)
         first, kv = await rig.handed_over(prompt)
-        with proxied(kv, stall_at=0) as handle:
+        with proxied(kv, stall_at=100) as handle:  # in the payload
             stalled = Recorder(rig.work(prompt, output=[first], kv=handle))
             rig.decode.decode(stalled.work, stalled)
             await rig.until(lambda: rig.decode.load().kv_usage > 0)

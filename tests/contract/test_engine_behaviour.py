@@ -28,6 +28,7 @@ CONFIG = SimConfig(
     max_num_seqs=32,
     max_chunk_tokens=64,
     answer_min_tokens=20,
+    pull_timeout_s=60.0,
 )
 
 
