@@ -24,6 +24,8 @@ FILES: Final = (
     "edits",
     "domains",
     "lookalikes",
+    "support",
+    "classic",
     "adversary",
 )
 
@@ -41,7 +43,7 @@ def main() -> None:
     }
     write(
         RESULTS,
-        "make eval-cache on the labelled pairs; tune, edits, domains were tuned on, the others only counted",
+        "make eval-cache on the labelled pairs; tune, edits, domains, support were tuned on, others counted",
         **reports,
     )
 

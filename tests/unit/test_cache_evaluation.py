@@ -63,7 +63,7 @@ def test_evaluate_ends_with_status_1_at_a_false_hit_and_2_at_a_bad_line(
     assert "bad.jsonl:2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["tune", "unseen", "edits", "review"])
+@pytest.mark.parametrize("name", ["tune", "unseen", "edits", "review", "classic"])
 def test_guard_lets_more_than_a_third_of_paraphrases_pass(name: str) -> None:
     same = [pair for pair in read_pairs(PAIRS / f"{name}.jsonl") if pair.same]
 

@@ -74,7 +74,6 @@ is allowed: to bring a friend is not to bring friends."""
 _MAX_NOUN: Final = 3
 _HOW_TO: Final = "<how-to>"
 _MADE: Final = words("make cook bake prepare")
-_BEFORE_KIND: Final = words("for of recipe")
 _PLURAL_PARTS: Final = words(
     """
     symptoms benefits causes advantages disadvantages effects risks pros ingredients requirements
