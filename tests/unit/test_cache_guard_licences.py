@@ -567,6 +567,9 @@ Hi, does it work? | Does it work?
 Hello, I want you, who sang it? | I want you, who sang it?
 Hello, is it hard to play on a guitar? | Is it hard to play on a guitar?
 Hello, is it safe to install? | Is it safe to install?
+Ciao, is it safe to use abroad? | Is it safe to use abroad?
+Please let me know when he comes | When does he come?
+Could you let me know if it rains? | Does it rain?
 Hello, is it legal to sing in bars? | Is it legal to sing in bars?
 Sorry, but who sang it? | Who sang it?
 Write a note that says, thanks | Write a note that says

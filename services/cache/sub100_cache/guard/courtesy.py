@@ -7,6 +7,7 @@ from typing import Final
 
 from . import lexicon
 from .equivalents import AGREEMENT
+from .kinds import HANDS_ON
 from .tokens import Token
 from .wordlists import Phrases, by_first_word, rows_of, words
 
@@ -76,6 +77,7 @@ _ASKING: Final = lexicon.AUXILIARIES | frozenset(AGREEMENT)
 _BEGINNINGS: Final = _ASKS | _ASKING | lexicon.FOREIGN
 _WISHES: Final = words("would want need wonder")
 _JUDGED: Final = words("safe normal legal illegal dangerous healthy unhealthy bad okay ok possible")
+_DONE: Final = HANDS_ON | words("eat drink take mix drive")
 _BEFORE_WRITING: Final = words(
     "please pls plz kindly can could would will you i want need like to hi hello hey there be ,"
 )
@@ -198,7 +200,7 @@ def _hangs_on(tokens: list[Token]) -> bool:
     """``Sorry, who sang it?``; ``is it safe to eat raw eggs`` speaks of nothing that was named before."""
     texts = [token.text for token in tokens]
     is_judged = len(texts) > 5 and texts[:2] == ["is", "it"] and texts[2] in _JUDGED and texts[3] == "to"
-    if is_judged and texts[5] not in lexicon.CLAUSE_OPENERS:  # to sing it in bars
+    if is_judged and texts[4] in _DONE and texts[5] not in lexicon.CLAUSE_OPENERS:  # no song, and no program
         texts = texts[4:]
     return any(text in _HANGS_ON for text in texts)
 

@@ -73,6 +73,7 @@ _NO_ABILITY: Final = words(
 """A request with one of these asks for no ability."""
 
 _EXPLAINED: Final = words("explain explaining describe curious about")
+_THEN: Final = words("when if whether")
 _HEADS: Final = _Rows("heads")
 _GERUNDS: Final = _Rows("gerunds")
 """Before a verb in -ing: ``steps for replacing a chain`` are steps to replace it."""
@@ -169,6 +170,8 @@ def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
             return tuple(rest[1:]), False
         if not _EXPLAINED.isdisjoint(form) and rest[0].text not in ("how", "why"):
             continue  # what he said is one thing, and what it means another
+        if form[0] == "let" and rest[0].text in _THEN:
+            continue  # as soon as it happens
         if rest[0].text in lexicon.WH_WORDS and _texts(rest[:2]) != ("how", "to"):
             return tuple(rest), True
         if rest[0].text in ("if", "whether") and len(rest) > 3:
