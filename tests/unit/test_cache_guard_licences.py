@@ -675,6 +675,10 @@ Is the fever caused by a virus? | Did a virus cause the fever?
 Was the club founded by the river? | Did the river found the club?
 Was it directed by him? | Did he direct it?
 Was the law written by accident? | Did accident write the law?
+Was the album released by Christmas? | Did Christmas release the album?
+Was the film released by summer? | Did summer release the film?
+Was the novel published by instalments? | Did instalments publish the novel?
+Was the portrait painted by candlelight? | Did candlelight paint the portrait?
 Was honey produced by bees in Rome? | Did bees in Rome produce honey?
 What was it caused by? | What caused that?
 Who was the letter written by and to? | Who wrote the letter and to?

@@ -43,10 +43,15 @@ _NO_AGENTS: Final = words(
     hand accident mistake law default now then noon midnight night day size name date order number chance
     river sea lake station park church window fire door road beach ocean shore harbor bridge me us him her
     them you january february march april may june july august september october november december monday
-    tuesday wednesday thursday friday saturday sunday
+    tuesday wednesday thursday friday saturday sunday christmas easter thanksgiving halloween ramadan year eve
+    email mail post
     """
 )
 """By one of these may be how, when or where it was done."""
+
+_IN_NAMES: Final = words("of and de van von da")
+_OF_THINGS: Final = words("produced emitted absorbed caused")
+"""Of these a thing may be what does it, at any time."""
 
 _LONGEST_AGENT: Final = 6
 _NORMAL: Final = words("normal okay ok legal illegal safe bad dangerous common weird")
@@ -178,6 +183,9 @@ def _was_done_by(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[tup
     if not thing or not 0 < len(agent) <= _LONGEST_AGENT or texts[by - 1] not in _OF_AGENTS:
         return None
     named = texts[by + 1 :]
+    is_known = all(token.raw[:1].isupper() or token.text in _IN_NAMES for token in agent)
+    if not is_known and (texts[0] == "was" or texts[by - 1] not in _OF_THINGS):
+        return None
     is_agent = _is_thing(named) and lexicon.CLAUSE_OPENERS.isdisjoint(named) and _NO_AGENTS.isdisjoint(named)
     if not is_agent or not _is_thing(texts[1 : by - 1]) or texts[by - 2] == "first":
         return None
