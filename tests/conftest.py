@@ -8,7 +8,9 @@ from types import FrameType
 import pytest
 
 pytest_plugins = ["tests.e2e.bus_watch"]
-pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.answer_shapes")
+pytest.register_assert_rewrite(
+    "tests.contract.engine_rig", "tests.contract.engine_suite", "tests.contract.answer_shapes"
+)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 
 from sub100_proto.logprobs import Row, unpack
 
-from .engine_suite import Recorder, Rig
+from .engine_rig import Recorder, Rig
 
 SCHEMA = {
     "type": "object",

@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.contract.engine_suite import Recorder, Rig
+from tests.contract.engine_rig import Recorder, Rig
 
 
 def num_kept(told: Recorder) -> int:

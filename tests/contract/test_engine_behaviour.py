@@ -13,7 +13,8 @@ pytest.register_assert_rewrite(
 )
 
 from tests.contract.answer_shapes import AnswerShapes  # noqa: E402
-from tests.contract.engine_suite import EngineBehaviour, Rig  # noqa: E402
+from tests.contract.engine_rig import Rig  # noqa: E402
+from tests.contract.engine_suite import EngineBehaviour  # noqa: E402
 from tests.contract.speculation_suite import SpeculationBehaviour  # noqa: E402
 from tests.contract.transfer_suite import TransferBehaviour  # noqa: E402
 

@@ -7,7 +7,7 @@ import asyncio
 import secrets
 
 import msgspec
-from tests.contract.engine_suite import Recorder, Rig
+from tests.contract.engine_rig import Recorder, Rig
 
 from sub100_engine.worker.transfer_health import TransferHealth
 from sub100_engine.worker.transfers import Transfers

@@ -23,7 +23,7 @@ from sub100_engine.api import KvChange
 from sub100_local.tiny_model import make
 
 if TYPE_CHECKING:
-    from tests.contract.engine_suite import Rig
+    from tests.contract.engine_rig import Rig
 
     from sub100_engine.vllm.config import VllmConfig
 
@@ -98,7 +98,7 @@ async def rig(vllm_config: "VllmConfig", tiny_llama: Path) -> "AsyncIterator[Rig
 @contextlib.asynccontextmanager
 async def running_rig(config: "VllmConfig", tiny_llama: Path) -> "AsyncIterator[Rig]":
     """Three engines of one configuration; the third never hands over."""
-    from tests.contract.engine_suite import Rig
+    from tests.contract.engine_rig import Rig
 
     from sub100_engine.vllm.engine import VllmEngine
 

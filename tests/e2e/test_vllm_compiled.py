@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import pytest_asyncio
-from tests.contract.engine_suite import Rig
+from tests.contract.engine_rig import Rig
 from tests.e2e.conftest import KEY, running_rig
 
 from sub100_engine.settings import Speculation

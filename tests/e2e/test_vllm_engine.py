@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from tests.contract.answer_shapes import assert_same_rows, rows
-from tests.contract.engine_suite import Recorder, Rig
+from tests.contract.engine_rig import Recorder, Rig
 from tests.e2e.conftest import LEASE_S
 from tests.kv_proxy import proxied
 from tests.patience import PATIENCE_S

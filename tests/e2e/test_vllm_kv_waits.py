@@ -11,7 +11,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.contract.engine_suite")
 
-from tests.contract.engine_suite import Recorder, Rig  # noqa: E402
+from tests.contract.engine_rig import Recorder, Rig  # noqa: E402
 from tests.e2e.conftest import PULL_TIMEOUT_S  # noqa: E402
 from tests.kv_proxy import proxied  # noqa: E402
 from tests.patience import at_best_async  # noqa: E402

@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.contract.engine_suite import Rig
+from tests.contract.engine_rig import Rig
 
 pytestmark = [
     pytest.mark.vllm,

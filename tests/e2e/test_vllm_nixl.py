@@ -11,7 +11,8 @@ import pytest_asyncio
 
 pytest.register_assert_rewrite("tests.contract.engine_suite")
 
-from tests.contract.engine_suite import EngineBehaviour, Recorder, Rig  # noqa: E402
+from tests.contract.engine_rig import Recorder, Rig  # noqa: E402
+from tests.contract.engine_suite import EngineBehaviour  # noqa: E402
 from tests.e2e.conftest import running_rig  # noqa: E402
 from tests.e2e.test_vllm_engine import (  # noqa: E402, F401
     lone,

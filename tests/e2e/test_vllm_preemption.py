@@ -12,7 +12,7 @@ import pytest_asyncio
 
 pytest.register_assert_rewrite("tests.contract.engine_suite")
 
-from tests.contract.engine_suite import Recorder, Rig  # noqa: E402
+from tests.contract.engine_rig import Recorder, Rig  # noqa: E402
 from tests.e2e.conftest import KEY  # noqa: E402
 
 if TYPE_CHECKING:

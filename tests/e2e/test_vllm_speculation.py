@@ -15,7 +15,7 @@ import pytest_asyncio
 pytest.register_assert_rewrite("tests.contract.engine_suite", "tests.contract.speculation_suite")
 
 from tests.contract.answer_shapes import assert_same_rows, json_schema, rows  # noqa: E402
-from tests.contract.engine_suite import Rig  # noqa: E402
+from tests.contract.engine_rig import Rig  # noqa: E402
 from tests.contract.speculation_suite import SpeculationBehaviour, num_kept  # noqa: E402
 from tests.e2e.conftest import KEY  # noqa: E402
 from tests.e2e.eagle_head import make_eagle_head  # noqa: E402
