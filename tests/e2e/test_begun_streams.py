@@ -19,6 +19,7 @@ from tests.patience import eventually
 from tests.stack import Stack, running_stack
 
 from sub100_proto import codec
+from sub100_proto.fleet import Heartbeat
 
 pytestmark = [sim_only, pytest.mark.timeout(200)]
 
@@ -41,14 +42,17 @@ def stack(tiny_model: Path) -> Iterator[Stack]:
         yield running
 
 
+def heartbeat_of(stack: Stack, worker_id: str) -> Heartbeat:
+    with watching(stack) as bus:  # not longer: whoever listens to everything answers for the dead
+        stack.wait_ready("prefill-1", "decode-1")
+        return eventually(lambda: bus.beat(worker_id), "a heartbeat")
+
+
 @contextlib.contextmanager
-def only_busy_ones(stack: Stack, *, is_killed: bool) -> Iterator[BusyWorkers]:
+def only_busy_ones(stack: Stack, like: Heartbeat, *, is_killed: bool) -> Iterator[BusyWorkers]:
     """They have come, the real worker is gone until the end: killed, or stopped, so that nobody takes it for
     alive. One that is killed does nothing from the beginning on, however long the others take to come."""
-    stack.wait_ready("decode-1")
     decode = stack.replicas["decode-1"]
-    with watching(stack) as bus:
-        like = eventually(lambda: bus.beat("decode-1"), "a heartbeat")
     if is_killed:
         decode.signal(signal.SIGSTOP)
     names = [f"busy-{secrets.token_hex(3)}" for _ in range(NUM_BUSY)]
@@ -67,9 +71,10 @@ def test_begun_stream_waits_for_a_worker_that_takes_it(stack: Stack) -> None:
     """However many refuse it meanwhile, and however quickly."""
     key = stack.keys["plain"]
     whole = post(stack.url, BODY | {"stream": True}, key)
+    like = heartbeat_of(stack, "decode-1")
     with LiveStream(stack.url, BODY | {"stream": True}, key) as stream:
         pieces = [stream.next_text() for _ in range(5)]
-        with only_busy_ones(stack, is_killed=True) as busy:
+        with only_busy_ones(stack, like, is_killed=True) as busy:
             eventually(lambda: busy.num_refused >= NUM_BUSY, "refusals")
         rest = stream.rest()
     assert rest[-1] == DONE
@@ -80,9 +85,7 @@ def test_begun_stream_waits_for_a_worker_that_takes_it(stack: Stack) -> None:
 def test_workers_that_are_gone_at_once_cost_nobody_a_request(stack: Stack, role: str) -> None:
     """A machine went down: the scheduler still believes in all its workers, and they look idle."""
     key = stack.keys["plain"]
-    stack.wait_ready("decode-1")
-    with watching(stack) as bus:  # not longer: whoever listens to everything answers for the dead
-        like = eventually(lambda: bus.beat(f"{role}-1"), "a heartbeat")
+    like = heartbeat_of(stack, f"{role}-1")
     names = [f"gone-{secrets.token_hex(3)}" for _ in range(NUM_BUSY)]
     answers: dict[str, Answer] = {}
 
@@ -108,7 +111,7 @@ def test_workers_that_are_gone_at_once_cost_nobody_a_request(stack: Stack, role:
 
 
 def test_request_that_nobody_takes_is_refused_with_retry_after(stack: Stack) -> None:
-    with only_busy_ones(stack, is_killed=False):
+    with only_busy_ones(stack, heartbeat_of(stack, "decode-1"), is_killed=False):
         answer = post(stack.url, BODY | {"n": 2}, stack.keys["plain"])  # decode computes the prompt
     assert answer.status == 503
     assert answer.error["code"] == "queue_full"
