@@ -282,7 +282,7 @@ async def _until_stopped(runtime: Runtime, service: Service, stopping: asyncio.E
         await asyncio.wait({starting, failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
-            if runtime.state == "starting":
+            if runtime.state == "starting" and not failed.done():
                 runtime.set_state("ready")
             freeze_heap()
             await asyncio.wait({failed, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -241,8 +241,9 @@ def test_schema_made_of_references_is_checked_in_no_time() -> None:
     assert time.thread_time() - began < 0.5
 
 
-def test_minimum_of_tokens_contradicts_a_shape() -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "min_tokens": 3, "max_tokens": 9}
+@pytest.mark.parametrize(("param", "value"), [("min_tokens", 3), ("ignore_eos", True)])
+def test_going_on_behind_its_end_contradicts_a_shape(param: str, value: object) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 9, param: value}
     with pytest.raises(ClientError) as caught:
         parse_chat(json.dumps(body | {"response_format": {"type": "json_object"}}).encode())
-    assert caught.value.param == "min_tokens"
+    assert caught.value.param == param

@@ -218,11 +218,16 @@ def _read(body: bytes, body_type: type[T], refuse: Callable[[dict[str, Any]], No
             "invalid_value", "prompt_logprobs are not available with stream", param="prompt_logprobs"
         )
     shape = structured.read(raw)
-    if shape[0] is not None and parsed.min_tokens:
-        raise ClientError(
-            "invalid_value", f"min_tokens contradicts {shape[1]}, which knows its end", param="min_tokens"
-        )
+    if shape[0] is not None:
+        _let_end(parsed, f"{shape[1]}, which knows its end")
     return parsed, shape
+
+
+def _let_end(body: _Body, what: str) -> None:
+    """An answer of a shape is over when the shape is: what is made to go on is of none."""
+    for param in ("min_tokens", "ignore_eos"):
+        if getattr(body, param):
+            raise ClientError("invalid_value", f"{param} contradicts {what}", param=param)
 
 
 def _shape_of_calls(chat: _ChatBody, use: ToolUse, shape: _Shape) -> _Shape:
@@ -238,10 +243,8 @@ def _shape_of_calls(chat: _ChatBody, use: ToolUse, shape: _Shape) -> _Shape:
             param=shape[1],
         )
     forced = tool_shapes.forced(use)
-    if forced is not None and chat.min_tokens:
-        raise ClientError(
-            "invalid_value", "min_tokens contradicts tool_choice: a call knows its end", param="min_tokens"
-        )
+    if forced is not None:
+        _let_end(chat, "tool_choice: a call knows its end")
     return forced, "tools" if forced is not None else ""
 
 
