@@ -289,5 +289,5 @@ def test_every_key_of_the_running_system_has_an_end(stack: Stack) -> None:
         ends = {key: store.ttl(key) for key in store.scan_iter()}
     assert len(ends) >= 4
     assert {key: ttl for key, ttl in ends.items() if not 0 < ttl <= MAX_TTL_S} == {}
-    answers = {ttl for key, ttl in ends.items() if key.startswith(b"sub100:cache:v3:{similar}:")}
+    answers = {ttl for key, ttl in ends.items() if key.startswith(b"sub100:cache:v4:{similar}:")}
     assert 0 < max(answers) <= 600, "what the tenant's key says"

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 
+import msgspec
 from tests.patience import PATIENCE_S
 from tests.servers import Server
 
@@ -188,11 +189,13 @@ async def running_cache(
     telemetry: Telemetry | None = None,
     embedder: BoundedEmbedder | None = None,
     rules: dict[str, TenantRules] | None = None,
+    secret_file: str = "",
 ) -> AsyncIterator[Runtime]:
     """Started as the lifecycle starts it and ended in the lifecycle's order. ``nats``: or a way to it."""
     config = config or CacheConfig(probe_interval_s=0.05, max_lookup_ms=5_000)
     bus = await Bus.connect(nats if isinstance(nats, str) else nats.url, name="cache")
     common = Common(region=region, redis_url=redis_url, instance=f"cache-{secrets.token_hex(4)}")
+    common = msgspec.structs.replace(common, secret_file=secret_file)
     telemetry = telemetry or Telemetry.create("cache", common.instance, region, {})
     runtime = Runtime("cache", common, bus, telemetry)
     commands = open_commands(

@@ -16,6 +16,7 @@ from sub100_cache.store.entries import Alias, Entry, alias_digest, encode_entry,
 from sub100_cache.store.exact import ExactTier
 from sub100_cache.store.generations import Generations, Question
 from sub100_cache.store.log_place import Place
+from sub100_cache.store.seal import Seal
 
 DIGEST, TARGET, SCOPE = (hashlib.sha256(name).digest() for name in (b"alias", b"target", b"scope"))
 TRIP_S = 0.05
@@ -71,14 +72,14 @@ async def test_alias_is_not_followed_beyond_the_allotment(own_redis_server: Serv
         generation=number,
     )
     for kept in (alias, entry):
-        await near.client.set(entry_key(tenant, kept.digest), encode_entry(kept))
-    assert (await ExactTier(near, Generations(near, 3600)).get(question, DIGEST, 5)).entry == entry
+        await near.client.set(entry_key(tenant, kept.digest), encode_entry(kept, Seal()))
+    assert (await ExactTier(near, Generations(near, 3600), Seal()).get(question, DIGEST, 5)).entry == entry
     await near.close()
 
     async with far(own_redis_server) as url:
         commands = open_commands(url, max_connections=4)
         await commands.probe()
-        exact = ExactTier(commands, Generations(commands, 3600))
+        exact = ExactTier(commands, Generations(commands, 3600), Seal())
         assert (await exact.get(question, DIGEST, PATIENCE_S)).entry == entry
         with pytest.raises(StoreUnavailable, match="late"):  # time for one round trip, not for two
             await exact.get(question, DIGEST, 1.6 * TRIP_S)

@@ -22,6 +22,7 @@ from sub100_cache.store.exact import ExactTier
 from sub100_cache.store.generations import Generations, Question, Token
 from sub100_cache.store.ledger import Ledger, Quota
 from sub100_cache.store.log_place import Place
+from sub100_cache.store.seal import Seal
 from sub100_cache.store.sweep import Sweep
 from sub100_cache.store.writes import QuestionVector, Writes
 from sub100_proto.cache import CacheAlias, CacheFill, CacheHit, CacheMiss
@@ -59,9 +60,9 @@ async def commands(cluster: tuple[Any, list[Server]]) -> Commands:
 
 async def test_store_fills_evicts_invalidates_and_erases_on_a_cluster(commands: Commands) -> None:
     generations, ledger, counts = Generations(commands, 60), Ledger(commands), Counts(commands, 60)
-    exact = ExactTier(commands, generations)
-    writes = Writes(commands, exact, generations, lambda _: Quota(3, 2**20), lambda: 1e9)
-    sweep = Sweep(commands, generations, ledger)
+    exact = ExactTier(commands, generations, Seal())
+    writes = Writes(commands, exact, generations, Seal(), lambda _: Quota(3, 2**20), lambda: 1e9)
+    sweep = Sweep(commands, generations, ledger, Seal())
 
     async def is_there(tenant: str, name: object) -> bool:
         return (await exact.get(Question(tenant, SCOPE), digest(name), 5)).entry is not None

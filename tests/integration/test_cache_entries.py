@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from tests.servers import Server
 from sub100_cache.config import CacheConfig
 from sub100_cache.store.entries import Alias, Entry, Kept, alias_digest, encode_entry, entry_key
 from sub100_cache.store.generations import unpack
+from sub100_cache.store.seal import SEAL_BYTES, Seal
 from sub100_proto.cache import CacheHit, CacheMiss
 from sub100_shared import semconv
 from sub100_shared.bus import Bus
@@ -21,9 +23,10 @@ from sub100_shared.telemetry import Telemetry, inject
 
 DIGEST = hashlib.sha256(b"a prompt").digest()
 OTHER = hashlib.sha256(b"another prompt").digest()
+CHECKSUM = Seal()
 
 
-def kept(tenant: str, stored_at_s: float, generation: bytes = b"") -> bytes:
+def kept(tenant: str, stored_at_s: float, generation: bytes = b"", seal: Seal = CHECKSUM) -> bytes:
     token = unpack(generation)
     return encode_entry(
         Entry(
@@ -33,7 +36,8 @@ def kept(tenant: str, stored_at_s: float, generation: bytes = b"") -> bytes:
             expires_at_s=stored_at_s + 60,
             answer=ANSWER,
             generation=token.number if token is not None else 0,
-        )
+        ),
+        seal,
     )
 
 
@@ -146,7 +150,7 @@ async def test_hash_of_the_wrong_length_harms_neither_lookups_nor_erasure(
 ) -> None:
     lies_at = alias_digest(DIGEST) if isinstance(value, Alias) else DIGEST
     key = entry_key(client.tenant, lies_at)
-    poison = encode_entry(msgspec.structs.replace(value, tenant=client.tenant, digest=lies_at))
+    poison = encode_entry(msgspec.structs.replace(value, tenant=client.tenant, digest=lies_at), CHECKSUM)
     await client.stored(OTHER)
 
     await redis.set(key, poison, ex=60)
@@ -173,11 +177,71 @@ async def test_cache_deletes_an_entry_of_another_type(client: Client, redis: Red
     assert await redis.exists(key) == 0
 
 
+async def test_cache_deletes_an_entry_of_which_a_few_bytes_of_the_answer_were_replaced(
+    client: Client, redis: Redis
+) -> None:
+    key = entry_key(client.tenant, DIGEST)
+    await client.stored(DIGEST)
+    value = await redis.get(key)
+    assert isinstance(value, bytes)
+    await redis.set(key, value.replace(b"Hel", b"Evi"), ex=60)
+
+    reply = await client.look_up(DIGEST)
+
+    assert isinstance(reply, CacheMiss)
+    assert reply.reason == "unreadable"
+    assert await redis.exists(key) == 0
+    assert isinstance(await client.stored(DIGEST), CacheHit)
+
+
+async def test_cache_serves_no_entry_with_a_flipped_bit_wherever_it_is(client: Client, redis: Redis) -> None:
+    key = entry_key(client.tenant, DIGEST)
+    await client.stored(DIGEST)
+    value = await redis.get(key)
+    assert isinstance(value, bytes)
+
+    for place in range(len(value)):
+        flipped = bytearray(value)
+        flipped[place] ^= 1 << place % 8
+        await redis.set(key, bytes(flipped), ex=60)
+        assert isinstance(await client.look_up(DIGEST), CacheMiss), place
+        assert await redis.exists(key) == 0
+
+    await redis.set(key, value, ex=60)
+    assert isinstance(await client.look_up(DIGEST), CacheHit)
+
+
+@pytest.mark.parametrize("theirs", [b"", b"the secret of another deployment"], ids=["none", "another"])
+async def test_cache_with_a_secret_deletes_what_was_sealed_without_it(
+    nats_server: Server,
+    redis_server: Server,
+    redis: Redis,
+    bus: Bus,
+    region: str,
+    tenant: str,
+    tmp_path: Path,
+    theirs: bytes,
+) -> None:
+    secret, file = b"the secret of this deployment", tmp_path / "secret"
+    file.write_bytes(secret)
+    client, key = Client(bus, region, tenant), entry_key(tenant, DIGEST)
+    async with running_cache(nats_server, redis_server.url, region, secret_file=str(file)):
+        generation = await client.generation(DIGEST)
+        await redis.set(key, kept(tenant, time.time(), generation, Seal(theirs)), ex=60)
+        assert isinstance(await client.look_up(DIGEST), CacheMiss)
+        assert await redis.exists(key) == 0
+
+        await redis.set(key, kept(tenant, time.time(), generation, Seal(secret)), ex=60)
+        assert isinstance(await client.look_up(DIGEST), CacheHit)
+
+
 async def test_cache_reads_an_entry_with_fields_of_a_later_version(client: Client, redis: Redis) -> None:
-    entry = msgspec.msgpack.decode(kept(client.tenant, time.time(), await client.generation(DIGEST)))
+    value = kept(client.tenant, time.time(), await client.generation(DIGEST))
+    entry = msgspec.msgpack.decode(value[SEAL_BYTES:])
     entry["answer"]["added_later"] = {"x": 1}
     entry["added_later"] = [2]
-    await redis.set(entry_key(client.tenant, DIGEST), msgspec.msgpack.encode(entry))
+    later = CHECKSUM.closed(msgspec.msgpack.encode(entry), client.tenant, DIGEST)
+    await redis.set(entry_key(client.tenant, DIGEST), later)
 
     reply = await client.look_up(DIGEST)
 

@@ -15,6 +15,7 @@ from sub100_cache.store.counts import Counts
 from sub100_cache.store.generations import Generations, Question
 from sub100_cache.store.ledger import Ledger
 from sub100_cache.store.log_place import LogPlace, Place
+from sub100_cache.store.seal import Seal
 from sub100_cache.store.sweep import Sweep
 from sub100_cache.upkeep import Upkeep
 from sub100_proto import codec
@@ -33,7 +34,7 @@ class Replica:
         self.freshness = Freshness(monotonic_ms, 10)
         self.generations = _Watched(commands, self.freshness)
         ledger, counts = Ledger(commands), Counts(commands, 3600)
-        sweep = Sweep(commands, self.generations, ledger)
+        sweep = Sweep(commands, self.generations, ledger, Seal())
         upkeep = Upkeep(counts, ledger, sweep, monotonic_ms, counts_interval_s=1, ledger_interval_s=1)
         self.follower = Follower(
             self.log,

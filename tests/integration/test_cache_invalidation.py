@@ -14,7 +14,7 @@ from tests.integration.cache_service import Client, running_cache
 from tests.servers import Server
 
 from sub100_cache.store.commands import open_commands
-from sub100_cache.store.entries import tenant_pattern
+from sub100_cache.store.entries import entry_key, tenant_pattern
 from sub100_cache.store.generations import Generations, Question
 from sub100_cache.store.log_place import Place
 from sub100_proto.cache import CacheAlias, CacheHit, CacheMiss
@@ -291,7 +291,7 @@ async def test_erasure_removes_every_byte_of_the_tenant_and_counts(
     await other.stored(digest("q"))
     kinds = await store_all(client)
     captured = [await client.generation(digest(name), scope=s, revision=r) for name, s, r in kinds]
-    await redis.set(f"sub100:cache:v3:{{{client.tenant}}}:{'0' * 64}", b"damaged")
+    await redis.set(entry_key(client.tenant, bytes(32)), b"damaged")
     await redis.hset(f"sub100:cache:vec:v2:old-3:{{{client.tenant}}}:{'0' * 64}", "v", "x")
 
     async def refill() -> None:
@@ -322,8 +322,20 @@ async def test_erasure_by_age_or_scope_keeps_the_rest(client: Client, redis: Red
     by_scope = await client.invalidate(scope=OTHER_SCOPE, erase=True)
     assert (by_scope.num_erased, by_scope.num_left) == (1, 0)
     assert [key async for key in redis.scan_iter(match=tenant_pattern(client.tenant))] == [
-        f"sub100:cache:v3:{{{client.tenant}}}:{digest('new').hex()}".encode()
+        entry_key(client.tenant, digest("new")).encode()
     ]
+
+
+async def test_erasure_takes_an_older_versions_answer_beside_a_kept_one(client: Client, redis: Redis) -> None:
+    await client.stored(digest("q"), scope=SCOPE)
+    older = f"sub100:cache:v3:{{{client.tenant}}}:{digest('q').hex()}"
+    await redis.set(older, "an answer of an older version", ex=60)
+
+    done = await client.invalidate(scope=OTHER_SCOPE, erase=True)
+
+    assert (done.error, done.num_erased, done.num_left) == ("", 1, 0)
+    assert not await redis.exists(older)
+    assert await is_hit(client, "q", SCOPE)
 
 
 async def test_tenant_pattern_takes_a_name_literally(client: Client, redis: Redis) -> None:

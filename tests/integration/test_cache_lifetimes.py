@@ -148,7 +148,7 @@ async def test_every_key_in_redis_has_an_end_within_the_longest_time_to_live(
             ends = {key.decode(): await redis.pttl(key) async for key in redis.scan_iter()}
         await bus.close(2)
 
-    assert kinds == {"v3", "vec", "wording", "generations", "expiry", "sizes", "counts", "log"}
+    assert kinds == {"v4", "vec", "wording", "generations", "expiry", "sizes", "counts", "log"}
     assert {key: ttl for key, ttl in ends.items() if not 0 < ttl <= MAX_TTL_S * 1000} == {}
 
 

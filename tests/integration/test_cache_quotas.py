@@ -15,11 +15,12 @@ from tests.servers import Server
 from sub100_cache.config import CacheConfig
 from sub100_cache.store import scripts
 from sub100_cache.store.commands import Commands, open_commands
-from sub100_cache.store.entries import entry_key, ledger_keys, tenant_pattern, vector_key
+from sub100_cache.store.entries import entry_key, entry_prefix, ledger_keys, tenant_pattern, vector_key
 from sub100_cache.store.exact import ExactTier
 from sub100_cache.store.generations import Generations, Question, Token
 from sub100_cache.store.ledger import Ledger, Quota
 from sub100_cache.store.log_place import Place
+from sub100_cache.store.seal import Seal
 from sub100_cache.store.writes import QuestionVector, Writes
 from sub100_cache.tenants import TenantRules
 from sub100_proto.cache import CacheAlias, CacheFill, CacheHit
@@ -44,8 +45,8 @@ class Shelf:
         self.redis = commands.client
         self.ledger = Ledger(commands)
         self.generations = Generations(commands, 86_400)
-        exact = ExactTier(commands, self.generations)
-        self.writes = Writes(commands, exact, self.generations, lambda _: self.quota, lambda: 1e9)
+        exact = ExactTier(commands, self.generations, Seal())
+        self.writes = Writes(commands, exact, self.generations, Seal(), lambda _: self.quota, lambda: 1e9)
 
     async def generation(self) -> bytes:
         return Token((await self.generations.establish(Question(self.tenant), Place(), 5)).number).packed()
@@ -71,7 +72,7 @@ class Shelf:
         """What is there, counted without any book."""
         num = num_bytes = 0
         async for key in self.redis.scan_iter(match=tenant_pattern(self.tenant)):
-            is_entry = key.startswith(b"sub100:cache:v3:")
+            is_entry = key.startswith(entry_prefix(self.tenant).encode())
             num += is_entry
             num_bytes += await self.redis.strlen(key) if is_entry else len(VECTOR.vector)
         return num, num_bytes

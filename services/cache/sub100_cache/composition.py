@@ -22,6 +22,7 @@ from .store.exact import ExactTier
 from .store.generations import Generations
 from .store.ledger import Ledger
 from .store.log_place import LogPlace
+from .store.seal import Seal
 from .store.sweep import Sweep
 from .store.vectors import VectorIndex
 from .store.writes import WallClock, Writes
@@ -38,9 +39,12 @@ def compose(
     clock: Clock,
     wall_clock: WallClock,
 ) -> CacheService:
-    """Without ``embedder`` there is the exact tier alone. The service closes what it is given."""
+    """Without ``embedder`` there is the exact tier alone. The service closes what it is given.
+    Raises ConfigError for a deployment secret that is named and cannot be read."""
+    common = runtime.common
+    seal = Seal(common.secret() if common.secret_file else b"")
     generations = Generations(commands, config.max_ttl_s)
-    exact = ExactTier(commands, generations)
+    exact = ExactTier(commands, generations, seal)
     semantic = (
         SemanticTier(
             embedder,
@@ -55,7 +59,7 @@ def compose(
         else None
     )
     ledger, counts = Ledger(commands), Counts(commands, config.max_ttl_s)
-    sweep = Sweep(commands, generations, ledger)
+    sweep = Sweep(commands, generations, ledger, seal)
     upkeep = Upkeep(
         counts,
         ledger,
@@ -87,7 +91,7 @@ def compose(
         if log is not None
         else None
     )
-    writes = Writes(commands, exact, generations, tenants.quota, wall_clock)
+    writes = Writes(commands, exact, generations, seal, tenants.quota, wall_clock)
     replication = Replication(
         runtime.bus,
         runtime.region,

@@ -1,6 +1,6 @@
-"""The bytes of what is kept: keys, and values as msgpack.
+"""The bytes of what is kept: keys, and values as msgpack, answers and aliases under a seal.
 
-``sub100:cache:v3:{<tenant>}:<digest>`` is an answer, or under a question's ``alias_digest`` an alias of
+``sub100:cache:v4:{<tenant>}:<digest>`` is an answer, or under a question's ``alias_digest`` an alias of
 one; ``sub100:cache:vec:v2:<embedder>:{<tenant>}:<digest>`` is the vector of an answer's question and lives
 as long as the answer, and so does ``sub100:cache:wording:v1:{<tenant>}:<wording_digest>``, the digest (in
 hexadecimal) of the last answer to a question of that wording. What is known of a tenant,
@@ -15,9 +15,11 @@ import msgspec
 
 from sub100_proto.cache import CachedAnswer
 
+from .seal import Seal
+
 DIGEST_BYTES: Final = 32
 _ALL: Final = "sub100:cache:"
-_PREFIX: Final = "sub100:cache:v3:"
+_PREFIX: Final = "sub100:cache:v4:"
 _VECTOR_PREFIX: Final = "sub100:cache:vec:v2:"
 _WORDING_PREFIX: Final = "sub100:cache:wording:v1:"
 _GENERATIONS_PREFIX: Final = "sub100:cache:generations:v1:"
@@ -95,6 +97,10 @@ def is_wording(key: str) -> bool:
     return key.startswith(_WORDING_PREFIX)
 
 
+def is_vector(key: str) -> bool:
+    return key.startswith(_VECTOR_PREFIX)
+
+
 def vector_space(embedder: str, dimension: int) -> str:
     """Names the vectors that may be compared with each other."""
     return f"{embedder}-{dimension}"
@@ -161,12 +167,15 @@ def partition(tenant: str, scope: bytes) -> str:
     return hashlib.sha256(_sized_scope(scope) + tenant.encode()).hexdigest()
 
 
-def encode_entry(kept: Kept) -> bytes:
-    return _encode(kept)
+def encode_entry(kept: Kept, seal: Seal) -> bytes:
+    return seal.closed(_encode(kept), kept.tenant, kept.digest)
 
 
-def decode_entry(value: bytes, tenant: str, digest: bytes) -> Kept:
-    """Raises UnreadableEntry, also for what was written for another key."""
+def decode_entry(sealed: bytes, tenant: str, digest: bytes, seal: Seal) -> Kept:
+    """Raises UnreadableEntry, also for what was written for another key, or changed since."""
+    value = seal.opened(sealed, tenant, digest)
+    if value is None:
+        raise UnreadableEntry
     try:
         kept = _decode(value)
     except (msgspec.MsgspecError, ValueError):

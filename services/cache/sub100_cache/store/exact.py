@@ -19,6 +19,7 @@ from .entries import (
     wording_key,
 )
 from .generations import Generations, Question, Standing, standing_fields, standing_of
+from .seal import Seal
 
 _WRONG_TYPE: Final = "WRONGTYPE"
 
@@ -45,8 +46,9 @@ class ExactTier:
     """All methods raise StoreUnavailable, and ValueError for a digest or scope of the wrong length. What
     cannot be read is deleted; what an invalidation has overtaken waits for its end."""
 
-    def __init__(self, commands: Commands, generations: Generations) -> None:
+    def __init__(self, commands: Commands, generations: Generations, seal: Seal) -> None:
         self._commands = commands
+        self._seal = seal
         self._generations = generations
 
     async def get(self, question: Question, digest: bytes, timeout_s: float) -> Found:
@@ -95,7 +97,7 @@ class ExactTier:
         found: list[Entry | None] = []
         for digest, key, value in zip(digests, keys, values, strict=True):
             try:
-                kept = None if value is None else decode_entry(value, question.tenant, digest)
+                kept = None if value is None else decode_entry(value, question.tenant, digest, self._seal)
             except UnreadableEntry:
                 await self._commands.delete(key, timeout_s=left.s())
                 kept = None
@@ -112,7 +114,7 @@ class ExactTier:
         commands = [*(("GET", key) for key in keys), _marks_of(question)]
         *values, marks = await self._commands.ask(commands, left.s())
         _raise_if_refused(marks)
-        found = [_kept(value, tenant, digest) for value, digest in zip(values, digests, strict=True)]
+        found = [self._kept(value, tenant, digest) for value, digest in zip(values, digests, strict=True)]
         damaged = [key for key, kept in zip(keys, found, strict=True) if kept is _DAMAGED]
         if damaged:
             await self._commands.delete(*damaged, timeout_s=left.s())
@@ -132,6 +134,18 @@ class ExactTier:
             standing = await self._generations.standing(own, left.s())
         return standing.allows(kept)
 
+    def _kept(self, value: Any, tenant: str, digest: bytes) -> Kept | _Damaged | None:
+        if value is None:
+            return None
+        if isinstance(value, Exception):
+            if not str(value).startswith(_WRONG_TYPE):
+                raise StoreUnavailable(type(value).__name__)
+            return _DAMAGED
+        try:
+            return decode_entry(value, tenant, digest, self._seal)
+        except UnreadableEntry:
+            return _DAMAGED
+
 
 def _marks_of(question: Question) -> tuple[str | bytes, ...]:
     """The command that reads what ``standing_of`` needs."""
@@ -145,16 +159,3 @@ def _raise_if_refused(reply: Any) -> None:
 
 def _is_of(question: Question, kept: Kept) -> bool:
     return (kept.scope, kept.revision) == (question.scope, question.revision)
-
-
-def _kept(value: Any, tenant: str, digest: bytes) -> Kept | _Damaged | None:
-    if value is None:
-        return None
-    if isinstance(value, Exception):
-        if not str(value).startswith(_WRONG_TYPE):
-            raise StoreUnavailable(type(value).__name__)
-        return _DAMAGED
-    try:
-        return decode_entry(value, tenant, digest)
-    except UnreadableEntry:
-        return _DAMAGED

@@ -13,12 +13,14 @@ from .entries import (
     digest_of,
     entry_key,
     entry_prefix,
+    is_vector,
     is_wording,
     target_of,
     tenant_pattern,
 )
 from .generations import Generations, Question, Standing
 from .ledger import Ledger
+from .seal import Seal
 
 MAX_PASSES: Final = 5
 _PAGE: Final = 16
@@ -28,10 +30,11 @@ _PAGE: Final = 16
 class Sweep:
     """All methods raise StoreUnavailable."""
 
-    def __init__(self, commands: Commands, generations: Generations, ledger: Ledger) -> None:
+    def __init__(self, commands: Commands, generations: Generations, ledger: Ledger, seal: Seal) -> None:
         self._commands = commands
         self._generations = generations
         self._ledger = ledger
+        self._seal = seal
 
     async def run(self, tenant: str) -> tuple[int, int]:
         """Delete the tenant's entries and aliases that no look-up may read, what cannot be read at all, and
@@ -80,6 +83,9 @@ class Sweep:
         return dead + [key for key in others if not await self._has_entry(tenant, key)]
 
     async def _has_entry(self, tenant: str, key: str) -> bool:
+        """Nothing of another version has: nobody reads it."""
+        if not (is_wording(key) or is_vector(key)):
+            return False
         try:
             digest = await self._target(key) if is_wording(key) else digest_of(key)
             own = entry_key(tenant, digest)
@@ -95,7 +101,7 @@ class Sweep:
         self, tenant: str, key: str, value: bytes, standings: dict[Question, Standing]
     ) -> bool:
         try:
-            kept = decode_entry(value, tenant, digest_of(key))
+            kept = decode_entry(value, tenant, digest_of(key), self._seal)
         except (UnreadableEntry, ValueError):
             return False
         return (await self._standing(kept, standings)).allows(kept)

@@ -29,6 +29,7 @@ from .exact import ExactTier
 from .generations import Generations, Question, unpack
 from .ledger import Quota
 from .log_place import Place
+from .seal import Seal
 from .vectors import PARTITION_FIELD, VECTOR_FIELD
 
 _log = logging.getLogger(__name__)
@@ -57,11 +58,13 @@ class Writes:
         commands: Commands,
         exact: ExactTier,
         generations: Generations,
+        seal: Seal,
         quotas: Callable[[str], Quota],
         wall_clock: WallClock,
     ) -> None:
         self._commands = commands
         self._generations = generations
+        self._seal = seal
         self._quotas = quotas
         self._exact = exact
         self._wall_clock = wall_clock
@@ -137,7 +140,7 @@ class Writes:
     async def _put(
         self, kept: Kept, ttl_s: float, *, limit: int | None = None, vector: QuestionVector | None = None
     ) -> bool:
-        value = encode_entry(kept)
+        value = encode_entry(kept, self._seal)
         if limit is not None and len(value) > limit:
             return False
         tenant, digest = kept.tenant, kept.digest
