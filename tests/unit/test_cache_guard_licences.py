@@ -119,16 +119,6 @@ Nenne mir fünf bekannte deutsche Komponisten | Nenne mir 5 bekannte deutsche Ko
 Quels sont les six pays les plus peuplés ? | Quels sont les 6 pays les plus peuplés ?
 Wie geht's mit der Scheidung weiter? | Wie geht es mit der Scheidung weiter?
 """,
-    "slips of the pen": """
-What is the differnce between a hub and a switch? | What is the difference between a hub and a switch?
-How to recieve a package when nobody is home? | How to receive a package when nobody is home?
-how can i imporve my credit score fast | how can i improve my credit score fast
-Is it actualy legal? | Is it actually legal?
-My neigbour's tree hangs over my fence, can I cut it? | My neighbour's tree hangs over my fence, can I cut it?
-Recomend a stretching routine for runners. | Recommend a stretching routine for runners.
-How do I change my email adress? | How do I change my email address?
-how do i reoncile a bank statement | How do I reconcile a bank statement?
-""",
     "clauses before what is asked": """
 When my son refuses to eat, what can I do? | What can I do when my son refuses to eat?
 If my hen stops laying eggs, what should I do? | What should I do if my hen stops laying eggs?
@@ -171,15 +161,12 @@ hey quick question, how do vaccines work | How do vaccines work?
 Hi there, I'd like to know how vaccines work. | How do vaccines work?
 """,
     "articles that are missing": """
-Is a tomato a fruit or a vegetable? | Is a tomato a fruit or vegetable?
 I have a fever and a headache, what should I take? | I have fever and headache, what should I take?
 What is the longest river in France? | What is longest river in France?
 Who is the richest man in Europe? | Who is richest man in Europe?
 What is the capital of the Netherlands? | What is the capital of Netherlands?
 When did the Renaissance begin? | When did Renaissance begin?
 How does the nervous system work? | How does nervous system work?
-Does a landlord need a receipt? | Does a landlord need receipt?
-How do I list all of my buckets? | How do I list all my buckets?
 """,
     "words in their place": """
 When do babies start teething? | When do babies begin teething?
@@ -214,8 +201,6 @@ What is a performance improvement plan (PIP)? | What is a performance improvemen
 Does the DMV (Department of Motor Vehicles) close? | Does the Department of Motor Vehicles close?
 """,
     "how long and by whom": """
-How long does it take for grass seed to sprout? | How long does grass seed take to sprout?
-How long does it take a letter to arrive? | How long does a letter take to arrive?
 How does one repot an orchid? | How do you repot an orchid?
 I'd like to know how I unclog a bathtub drain. | I would like to know how to unclog a bathtub drain.
 Tell me how I can unclog a drain | How can I unclog a drain?
@@ -474,32 +459,6 @@ Trinkt er in Maßen? | Trinkt er in Massen?
 Antes de comer, ¿qué bebo? | ¿Qué bebo después de comer?
 Wenn der Strom ausfällt, was mache ich dann? | Was mache ich dann, wenn der Strom ausfällt?
 Après la cuisson, comment garder les pâtes ? | Comment garder les pâtes après la cuisson ?
-""",
-    "slips of the pen": """
-What is a minuet? | What is a minute?
-What is a good differance? | What is a good difference?
-How do I spell recieve? | How do I spell receive?
-Is adress German? | Is address German?
-What does "recieve" mean? | What does "receive" mean?
-How do I convert to Islam? | How do I covert to Islam?
-What is a calender? | What is a calendar?
-How does prednisone work? | How does prednisolone work?
-Is sulfite dangerous? | Is sulfate dangerous?
-How do I use protools? | How do I use protocols?
-Who is desiigner? | Who is designer?
-What did weeknd do? | What did weekend do?
-how do i install recieve | how do i install receive
-who is marriott and diffrence | who is marriott and difference
-Where is Adress? | Where is address?
-What is a complement? | What is a compliment?
-What is the prevision? | What is the provision?
-What is a recieve in volleyball? | What is a receive in football?
-What is a preposition? | What is a proposition?
-What is the disease? | What is the decease?
-What is automattic? | What is automatic?
-What are my fiances? | What are my finances?
-How do I write recieve in cursive? | How do I write receive in cursive?
-What song is beatiful? | What song is beautiful?
 """,
     "clauses before what is asked": """
 If I am late, can I ask my boss? | Can I ask my boss if I am late?

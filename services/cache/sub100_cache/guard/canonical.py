@@ -9,7 +9,6 @@ from . import equivalents, lexicon
 from .ambiguous import is_acronym, tells_number
 from .case import keeps_case
 from .courtesy import without_courtesy
-from .slips import SHORTEST, corrected
 from .tokens import Token
 from .wordlists import by_first_word, stored, words
 
@@ -49,17 +48,6 @@ _MASSES: Final = {
 }
 _WEIGHED: Final = words(stored("nouns")["weighed"])
 _CAPITALS: Final = frozenset(equivalents.CAPITALS.values())
-_TITLED: Final = words("sang sings wrote directed starred plays author composer")
-"""Behind one of these words may be a title, which is as it is: ``who wrote nine``."""
-
-_NAMING: Final = words(
-    """
-    who whose install installed uninstall download packages npm pip cargo brew apt app band song album artist
-    singer rapper movie film brand company startup website username handle domain
-    """
-)
-"""Beside one of these an odd word may be a name, and no slip."""
-
 _SYMBOLS: Final = {"%": "percent"}
 _COUNTED: Final = frozenset((*_SYMBOLS, *_MASSES, *equivalents.UNITS, *equivalents.SCALES))
 """What may be written otherwise though no number stands before it."""
@@ -69,21 +57,10 @@ def canonical(tokens: Sequence[Token], *, names_wording: bool) -> list[Token]:
     """English ``tokens`` in the form that ``frames`` and ``sameness`` compare."""
     found = without_courtesy(_with_articles(_without_shouting(tokens)), names_wording=names_wording)
     others = frozenset(token.text for token in found)
-    if names_wording or others & (lexicon.WORD_TALK | _TITLED):  # what a couch is called
+    if names_wording or others & (lexicon.WORD_TALK | lexicon.TITLED):  # what a couch is called
         return [msgspec.structs.replace(token, text=_spoken_of(token)) for token in found]
-    if not others & _NAMING:
-        found = [
-            _corrected(token, place) if len(token.text) >= SHORTEST else token
-            for place, token in enumerate(found)
-        ]
     mapped = [_written(token, _word(token, others)) for token in found]
     return _with_phrases(_with_numbers(mapped))
-
-
-def _corrected(token: Token, place: int) -> Token:
-    """A capital within a question makes a name of any word."""
-    is_word = token.raw.islower() or (place == 0 and token.raw.istitle())
-    return _written(token, corrected(token.text)) if is_word else token
 
 
 def _with_articles(tokens: Sequence[Token]) -> list[Token]:

@@ -81,7 +81,17 @@ _DONE: Final = HANDS_ON | words("eat drink take mix drive")
 _BEFORE_WRITING: Final = words(
     "please pls plz kindly can could would will you i want need like to hi hello hey there be ,"
 )
-_SENT: Final = words("reads reading says ends ending signed labeled saying called")
+_SENT: Final = words(
+    """
+    reads reading says ends ending signed labeled saying called entitled titled yes no yeah yep nope nah oh ok
+    okay sorry hello hi maybe
+    """
+)
+"""Behind one of these a courtesy may be of the text that is asked for."""
+
+_TELLING: Final = words("write rewrite draft compose tell")
+"""A condition behind one of these may be told: ``tell him I will come, if that is okay``."""
+
 _HANGS_ON: Final = words("it this that these those they them he him she her one ones")
 _MOST_POLITE: Final = 3
 _SHORTEST: Final = 4
@@ -181,14 +191,21 @@ def _without_condition(tokens: list[Token]) -> list[Token]:
     if texts.count(",") != 1:
         return tokens
     comma = texts.index(",")
-    for clause, asked in ((texts[:comma], tokens[comma + 1 :]), (texts[comma + 1 :], tokens[:comma])):
-        if _is_one_of(clause, _CONDITIONS) and len(asked) >= _SHORTEST and _requests(asked):
-            return asked
-    return tokens
+    before, behind = tokens[:comma], tokens[comma + 1 :]
+    if _is_one_of(texts[:comma], _CONDITIONS) and _requests(behind):
+        return behind
+    is_told = not _TELLING.isdisjoint(texts[:comma])
+    return (
+        before
+        if _is_one_of(texts[comma + 1 :], _CONDITIONS) and _requests(before) and not is_told
+        else tokens
+    )
 
 
 def _requests(tokens: list[Token]) -> bool:
     texts = [token.text for token in tokens]
+    if len(texts) < _SHORTEST:
+        return False
     if texts[0] in ("can", "could", "would", "will") and texts[1] == "you":
         texts = texts[2:]
     if texts[0] in ("please", "kindly"):

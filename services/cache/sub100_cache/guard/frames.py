@@ -4,6 +4,7 @@ A frame says what the whole question wants (a way, a meaning, a price, a reason)
 and ends are rewritten, and only into what every reader would take for the same question.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -72,7 +73,14 @@ _NO_ABILITY: Final = words(
 )
 """A request with one of these asks for no ability."""
 
-_EXPLAINED: Final = words("explain explaining describe curious about")
+_EXPLAINED: Final = words("explain explaining describe clarify curious about")
+_PEOPLE: Final = words(
+    """
+    kids kid child children baby babies toddler toddlers teen teens teenager teenagers student students
+    beginner beginners dummies layman laymen adults people somebody someone everyone
+    """
+)
+_OWN: Final = words("my your his her our their")
 _THEN: Final = words("when if whether")
 _HEADS: Final = _Rows("heads")
 _GERUNDS: Final = _Rows("gerunds")
@@ -127,7 +135,9 @@ _TEXTS: Final = words(
 )
 _TELLING: Final = words("tell know determine")
 _WRITTEN: Final = words("write draft compose create generate")
+_WONDERING: Final = words("wonder wondering")
 _FARTHEST_IF: Final = 6
+_LONGEST_THING: Final = 6
 _MANNER: Final = words("so that this these up and or")
 _OF_SOMEBODY: Final = PRONOUNS | words("my your his our their its yourself myself")
 
@@ -162,7 +172,7 @@ def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
     tokens = asked
     for form, rest in _REQUESTS.begun(tokens):
         is_asked = rest[0].text in lexicon.IMPERATIVES or _texts(rest[:3]) in _ALSO_ASKED
-        if is_asked and (not _NO_ABILITY.isdisjoint(form) or not _may_ask_ability(rest)):
+        if is_asked and (not _NO_ABILITY.isdisjoint(form) or not _may_ask_ability(form, rest)):
             tokens = rest
             break
     for form, rest in _INDIRECT.begun(tokens):
@@ -170,6 +180,8 @@ def _without_request(asked: Sequence[Token]) -> tuple[tuple[Token, ...], bool]:
             return tuple(rest[1:]), False
         if not _EXPLAINED.isdisjoint(form) and rest[0].text not in ("how", "why"):
             continue  # what he said is one thing, and what it means another
+        if not _EXPLAINED.isdisjoint(form) and _is_told_to(rest):
+            continue
         if form[0] == "let" and rest[0].text in _THEN:
             continue  # as soon as it happens
         if rest[0].text in lexicon.WH_WORDS and _texts(rest[:2]) != ("how", "to"):
@@ -183,14 +195,28 @@ def _is_direct(texts: Sequence[str]) -> bool:
     return len(texts) == 2 and texts[0] in lexicon.WH_WORDS and texts[1] in lexicon.AUXILIARIES
 
 
-def _may_ask_ability(rest: Sequence[Token]) -> bool:
+def _is_told_to(rest: Sequence[Token]) -> bool:
+    """``how taxes work for kids``: who asks that taxes be explained may mean that kids are told."""
+    texts = _texts(rest)
+    if "for" in texts:
+        return True
+    return any(
+        text == "to" and (after.article == "a" or after.text in _PEOPLE | _OWN)
+        for text, after in zip(texts, rest[1:], strict=False)
+    )
+
+
+def _may_ask_ability(form: Sequence[str], rest: Sequence[Token]) -> bool:
     """``can you write a will by hand`` may ask whether it can be done; ``write a poem`` does not."""
     texts = _texts(rest)
     if texts[0] == "explain" and texts[1:2] in (("how",), ("why",)):
         return False
     if texts[0] not in _DOABLE or texts[1:2] == ("me",) or texts[1:3] == ("to", "me"):
         return False
-    return not any(text in _TEXTS or text[:1].isdigit() for text in texts[1:6])
+    if not _WONDERING.isdisjoint(form):
+        return True
+    thing = itertools.takewhile(lambda text: text not in lexicon.CLAUSE_OPENERS, texts[1:_LONGEST_THING])
+    return not any(text in _TEXTS or text[:1].isdigit() for text in thing)
 
 
 def _asked_for(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
@@ -317,8 +343,6 @@ def _with_head(found: Question) -> Question:
         done = tokens[3:] if texts[2:3] == ("can",) else tokens[2:]
         if len(done) > 1 and done[0].text in HANDS_ON:
             return Question((Token(HOW_TO, ""), *done))
-    if texts[:2] == ("how", "long") and (longer := _taking_long(tokens, texts)) is not None:
-        return Question(longer)
     for form, rest in _HEADS.begun(tokens):
         if form == ("which",) and rest[0].text in lexicon.AUXILIARIES:
             continue  # of those that were named
@@ -331,22 +355,6 @@ def _with_head(found: Question) -> Question:
         is_indirect = found.is_indirect or " ".join(form) in _STATEMENT_ORDER
         return Question((*_placed(_HEADS.meant(form)), *rest), is_indirect=is_indirect)
     return found
-
-
-def _taking_long(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> tuple[Token, ...] | None:
-    """``how long does a seed take to grow``, ``how long does it take a seed to grow`` -> ``how long does it
-    take for a seed to grow``."""
-    if texts[2:3] not in (("do",), ("did",)) or texts.count("take") != 1 or "to" not in texts:
-        return None
-    take = texts.index("take")
-    it, after = Token("it", "it"), tokens[take + 1 :]
-    if take > 3 and after[0].text == "to" and len(after) > 1 and not after[1].article:
-        who = tokens[3:take]
-        if who[0].text in PRONOUNS or any(token.text in lexicon.CLAUSE_OPENERS for token in who):
-            return None
-        return (*tokens[:3], it, tokens[take], Token("for", "for"), *who, *after)
-    is_its = take == 4 and texts[3] == "it" and (after[0].article or after[0].text in _OF_SOMEBODY)
-    return (*tokens[:5], Token("for", "for"), *after) if is_its else None
 
 
 def _is_done_by_anybody(done: Sequence[Token]) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from . import lexicon
 from .kinds import HANDS_ON
 from .tokens import Token
+from .verbs import may_be_participle
 from .wordlists import words
 
 _PROGRAMS: Final = words(
@@ -59,6 +60,9 @@ _NOT_MOVED: Final = words(
     """
 )
 _WEATHER: Final = frozenset({("it", "rains"), ("it", "snows")})
+_TOLD_OF: Final = words("i we you he she they it that which who whose")
+"""In a clause of what is asked for: ``how do I open files I made`` may end in a program of its own."""
+
 _LONGEST_OBJECT: Final = 4
 
 
@@ -78,7 +82,7 @@ def with_front_last(tokens: list[Token]) -> tuple[Token, ...]:
         if rest and rest[0].text in lexicon.CLAUSE_OPENERS and texts[0] in _ASKING:
             return (*front, *rest)
         return tuple(tokens)
-    if _is_in_program(texts[:2]) and texts[2:5] in _WAYS:
+    if _is_in_program(texts[:2]) and texts[2:5] in _WAYS and _is_asked_within(texts[2:]):
         return (*tokens[2:], *tokens[:2])
     return tuple(tokens)
 
@@ -90,7 +94,7 @@ def _is_in_program(texts: Sequence[str]) -> bool:
 def _is_asked_within(asked: tuple[str, ...]) -> bool:
     """Nothing in it could be in the program but what is asked."""
     if asked[:3] in _WAYS:
-        return True
+        return _TOLD_OF.isdisjoint(asked[3:]) and not any(map(may_be_participle, asked[5:]))
     if asked[:2] == ("what", "do"):
         return len(asked) > 3 and asked[-1] == "do" and "in" not in asked
     return asked[:2] == ("what", "is") and len(asked) > 3 and asked[2] in _NAMED_FOR
@@ -122,5 +126,6 @@ def _is_of_one_verb(asked: tuple[str, ...]) -> bool:
                 and _NOT_MOVED.isdisjoint(done_to)
                 and not any(text in lexicon.CLAUSE_OPENERS or text.endswith("ing") for text in done_to)
                 and done_to[-1] not in _OF_TIME
+                and not any(map(may_be_participle, done_to[1:]))  # defects found after ...
             )
     return False

@@ -32,6 +32,8 @@ _ENDING: Final = words(
 _OF_ONE: Final = words("who which when where")
 """Whoever asks ``when is party`` means one that is known."""
 
+_OWNERS: Final = words("i we you")
+_POSSESSIVES: Final = words("my your his her our their")
 _NO_LACK: Final = words(
     """
     play plays played playing turn turned become be use uses used using install import configure run load call
@@ -93,8 +95,9 @@ class Kinds:
         if texts[0] != "<cause>" and not _SOMEBODY.isdisjoint(texts):
             is_of_kinds = False
         self._is_of_kinds = is_of_kinds or _is_done_with_one(texts)
+        is_done = texts[0] in (_HOW_TO, "<tips>") or not _OWNERS.isdisjoint(texts[:3]) or self._is_of_kinds
         self._lacks_articles = (
-            texts[0] not in _OF_ONE and WORD_TALK.isdisjoint(texts) and _NO_LACK.isdisjoint(texts)
+            is_done and texts[0] not in _OF_ONE and WORD_TALK.isdisjoint(texts) and _NO_LACK.isdisjoint(texts)
         )
 
     def may_differ(self, place: int) -> bool:
@@ -112,6 +115,8 @@ class Kinds:
         texts = [token.text for token in self._left]
         if place and texts[place - 1] in _NO_ARTICLE_BEHIND:
             return False
+        if place and texts[place - 1] == "and" and not _POSSESSIVES.isdisjoint(texts[:place]):
+            return False  # my landlord and roommate
         for end in range(place, min(len(texts), place + _MAX_NOUN)):
             if end > place and (self._left[end].article or self._right[end].article):
                 return False

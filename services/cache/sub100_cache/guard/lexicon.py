@@ -30,6 +30,14 @@ WORD_TALK: Final = words(
 )
 """Where one of these stands, ``please`` may be what is asked about."""
 
+TITLED: Final = words(
+    """
+    sang sing sings recorded covered released album albums song songs wrote directed starred plays author
+    composer
+    """
+)
+"""Beside one of these may be a title, which is as it is: ``who wrote nine``."""
+
 IMPERATIVES: Final = words(
     """
     write translate summarize explain list give tell show help describe create generate compose suggest

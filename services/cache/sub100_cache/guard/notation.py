@@ -24,6 +24,13 @@ _OF_NOTATION: Final = re.compile(
 )
 """Where one of these stands, the notation may be what is asked about."""
 
+_OF_LETTERS: Final = re.compile(
+    r"\b(?:initialisms?|capital\w*|uppercase|parenthes\w+|brackets?|headings?|titles?|right|correct\w*"
+    r"|short form)\b",
+    re.IGNORECASE,
+)
+"""And where one of these does, the letters of an abbreviation."""
+
 _WORDS: Final = r"(?P<words>(?:[A-Za-z]+[ -]){1,6}[A-Za-z]+)"
 _SHORT_LAST: Final = re.compile(rf"\b{_WORDS} \((?P<letters>[A-Z]{{2,6}})\)")
 _SHORT_FIRST: Final = re.compile(rf"\b(?P<letters>[A-Z]{{2,6}}) \({_WORDS}\)")
@@ -58,7 +65,7 @@ def _timed(hour: int, minute: str, half: str) -> str:
 def without_abbreviation(text: str) -> str:
     """``value added tax (VAT)`` and ``VAT (value added tax)`` -> ``value added tax``: the letters are the
     first ones of the words, so both name one thing."""
-    if text.count("(") != 1:
+    if text.count("(") != 1 or _OF_NOTATION.search(text) or _OF_LETTERS.search(text):
         return text
     return _SHORT_LAST.sub(_long_form, _SHORT_FIRST.sub(_long_form, text))
 

@@ -6,7 +6,7 @@ and a date is not. So each is bound here to what stands beside it."""
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from .lexicon import CLAUSE_OPENERS
+from .lexicon import CLAUSE_OPENERS, TITLED
 from .particles import SWITCHED
 from .tokens import Token
 from .wordlists import words
@@ -29,11 +29,30 @@ _SIZED: Final = words(
 _BEHIND: Final = words("in on of by to from") | {""}
 """Behind the last word of what is named; any other may be of its name: ``island nation``."""
 
-_LANGUAGES: Final = words("c c++ c# java python javascript typescript rust go php swift kotlin sql")
+_OF_CODE: Final = words(
+    """
+    c c++ c# java python javascript typescript rust go php swift kotlin sql bash ruby code program function
+    statement enum case value variable type string expression
+    """
+)
+"""Beside one of these one switches on what decides between cases."""
+
+_COLOURS: Final = words("red yellow green amber orange flashing blinking")
+"""A car turns on such lights."""
+
 _NEAR: Final = words("planet star galaxy airport")
 _BROKEN: Final = words("leak crack dent scratch puncture faucet toilet zipper drywall bicycle laptop")
-_STAINS: Final = words(
-    "stain stains rust mold mildew limescale wallpaper wart warts dandruff blackheads lint"
+_STAINS: Final = words("stain stains rust mold mildew limescale wart warts dandruff blackheads lint")
+_LEFT_BY: Final = words(
+    "coffee tea wine blood ink grass sweat grease juice ketchup mustard chocolate curry tomato"
+)
+"""Stains of these are no paint."""
+
+_PREPOSITIONS: Final = CLAUSE_OPENERS | words(
+    """
+    over above behind below beneath under beside between against onto into near around along across through
+    off up down of about beyond opposite past
+    """
 )
 _EVERY: Final = {"day": "daily", "week": "weekly", "month": "monthly", "year": "yearly"}
 _WORDS: Final = words("begin switch biggest closest quickest fix get every occur take")
@@ -43,7 +62,7 @@ _FARTHEST: Final = 4
 def in_place(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
     """No words are spoken of in ``tokens``."""
     texts = tuple([token.text for token in tokens])
-    if _WORDS.isdisjoint(texts):
+    if _WORDS.isdisjoint(texts) or not TITLED.isdisjoint(texts):
         return tokens
     for rule in _RULES:
         tokens, texts = rule(tokens, texts)
@@ -76,8 +95,9 @@ def _started(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> _Phrased:
 
 
 def _turned(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> _Phrased:
-    """``switch on dark mode`` -> ``turn on dark mode``."""
-    if texts.count("switch") != 1:
+    """``how do I switch on dark mode`` -> ``how do I turn on dark mode``: where one may turn on a light, one
+    drives."""
+    if texts.count("switch") != 1 or texts[0] != "how" or not (_OF_CODE | _COLOURS).isdisjoint(texts):
         return tokens, texts
     place = texts.index("switch")
     if texts[place + 1 : place + 2] not in (("on",), ("off",)) or not _ends_with(SWITCHED, texts, place + 2):
@@ -103,24 +123,33 @@ def _mended(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> _Phrased:
     """``fix a leak`` -> ``repair a leak``; ``get rid of rust`` -> ``remove rust``."""
     if texts.count("fix") == 1:
         place = texts.index("fix")
-        if _ends_with(_BROKEN, texts, place + 1):
+        if texts[-1] in _BROKEN and _ends_with(_BROKEN, texts, place + 1):
             return _with(tokens, place, place + 1, "repair")
     if texts.count("get") == 1 and texts.count("rid") == 1:
         place = texts.index("get")
-        if texts[place + 1 : place + 3] == ("rid", "of") and _ends_with(_STAINS, texts, place + 3):
+        if texts[place + 1 : place + 3] == ("rid", "of") and _is_stain(tokens, texts, place + 3):
             return _with(tokens, place, place + 3, "remove")
     return tokens, texts
+
+
+def _is_stain(tokens: tuple[Token, ...], texts: tuple[str, ...], start: int) -> bool:
+    """Molds are for baking, stains for wood: both are thrown away, and not removed from something."""
+    if texts[0] == "where" or not _ends_with(_STAINS, texts, start):
+        return False
+    if texts[start] in _STAINS:
+        return texts[start] != "mold" or not tokens[start].article
+    return texts[start] in _LEFT_BY and texts[start + 1] in ("stain", "stains")
 
 
 def _ends_with(things: frozenset[str], texts: Sequence[str], start: int) -> bool:
     """What begins at ``start`` ends with one of ``things``: nothing behind it makes another thing of it."""
     for place in range(start, min(len(texts), start + _FARTHEST)):
-        if texts[place] in CLAUSE_OPENERS:
+        if texts[place] in _PREPOSITIONS:
             return False
         if texts[place] in things:
             after = texts[place + 1] if place + 1 < len(texts) else ""
             return after in ("", "from", "after", "before", "when", "if") or (
-                after == "in" and things is SWITCHED and _LANGUAGES.isdisjoint(texts)
+                after == "in" and things is SWITCHED
             )
     return False
 

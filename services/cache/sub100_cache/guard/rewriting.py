@@ -33,9 +33,7 @@ _OF_AGENTS: Final = words(
 )
 """What is built by the river the river did not build; behind these it is who did it."""
 
-_OF_WHOM: Final = _OF_AGENTS | words(
-    "built made created sung won ruled assassinated coined sculpted defeated"
-)
+_OF_WHOM: Final = _OF_AGENTS | words("built created sung won ruled assassinated coined sculpted defeated")
 """``who was it built by`` asks for nobody who stood there."""
 
 _NO_AGENTS: Final = words(
