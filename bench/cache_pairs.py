@@ -27,6 +27,7 @@ FILES: Final = (
     "support",
     "classic",
     "adversary",
+    "adversary_second",
 )
 
 

@@ -487,6 +487,8 @@ When I was young, can I use the time? | Can I use the time when I was young?
 In Excel, what is the company? | What is the company in Excel?
 If I stop, what should I do? | What should I stop if I do?
 Because I am ill, can I take a bath? | Can I take a bath because I am ill?
+In Excel, how do I open files I saved? | How do I open files I saved in Excel?
+In Excel, what is the formula I used? | What is the formula I used in Excel?
 """,
     "names of two words": """
 how do i wash sheets | How do I wash Sheets?
@@ -541,6 +543,12 @@ Quick question marks, what are they? | Marks, what are they?
 My question is how it ends | My question is, how does it end?
 May I ask if a candidate has children? | Does a candidate have children?
 Tell me please what pleases him | Tell me what please him
+Please explain how taxes work for kids | How do taxes work for kids?
+Explain how planes fly to a child | How do planes fly to a child?
+I wonder if you could write a function inside a function | Write a function inside a function
+Do you think you could write a script in a month? | Write a script in a month
+Write a note that ends with love, thanks | Write a note that ends with love
+Draft an email saying I will come, if that is okay | Draft an email saying I will come
 """,
     "articles that are missing": """
 Who plays doctor? | Who plays a doctor?
@@ -569,6 +577,10 @@ What was the longest week in it? | What was a longest week in it?
 When is party? | When is a party?
 Where is account? | Where is an account?
 What is variable in Excel? | What is a variable in Excel?
+Can I bring a friend and doctor? | Can I bring a friend and a doctor?
+Can I see doctor who? | Can I see a doctor who?
+What is the purpose of array in C? | What is the purpose of an array in C?
+Who stars in kremlin? | Who stars in the kremlin?
 """,
     "words in their place": """
 How do I begin a transaction in SQL? | How do I start a transaction in SQL?
@@ -615,6 +627,10 @@ How do I get rid of rust in C? | How do I remove rust in C?
 How do I switch off a printer in C? | How do I turn off a printer in C?
 What does begin listening do? | What does start listening do?
 What is the best newspaper every day? | What is the best newspaper daily?
+How should I turn on a light? | How should I switch on a light?
+How can a bus turn on a light? | How can a bus switch on a light?
+How do I get rid of old mildew cleaner? | How do I remove old mildew cleaner?
+How do I get rid of stain? | How do I remove stain?
 """,
     "passives": """
 Was Hamlet written by Shakespeare? | Did Hamlet write Shakespeare?
@@ -660,6 +676,8 @@ What is WHO (world health organization)? | What is who?
 What is PMS (Pantone matching system)? | What is PMS (premenstrual mood swings)?
 How do I spell value added tax (VAT)? | How do I spell value added tax?
 Is a red car (RC) fast? | Is a car fast?
+How long is value added tax (VAT)? | How long is value added tax?
+Is it value added tax (VAT) or VAT? | Is it value added tax or VAT?
 """,
     "how long and by whom": """
 How long does it take for grass to grow? | How long does grass grow?

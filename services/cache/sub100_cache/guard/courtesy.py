@@ -89,6 +89,7 @@ _SENT: Final = words(
 )
 """Behind one of these a courtesy may be of the text that is asked for."""
 
+_WITH_TEXT: Final = words("ends ending line says reads saying titled entitled called signed containing")
 _TELLING: Final = words("write rewrite draft compose tell")
 """A condition behind one of these may be told: ``tell him I will come, if that is okay``."""
 
@@ -273,7 +274,8 @@ def _without_end(tokens: list[Token]) -> list[Token]:
     """``..., thanks`` takes leave; ``how do I answer thanks`` does not."""
     texts = [token.text for token in tokens]
     for comma in (place for place in range(2, len(texts)) if texts[place] == ","):
-        if _is_one_of(texts[comma + 1 :], _TRAILING) and texts[comma - 1] not in _SENT:
+        is_sent = texts[comma - 1] in _SENT or ("write" in texts and not _WITH_TEXT.isdisjoint(texts[:comma]))
+        if _is_one_of(texts[comma + 1 :], _TRAILING) and not is_sent:
             return _trim(tokens[:comma])
     return tokens[:-1] if _ends_politely(texts) else tokens
 

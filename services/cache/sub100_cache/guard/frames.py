@@ -135,7 +135,9 @@ _TEXTS: Final = words(
 )
 _TELLING: Final = words("tell know determine")
 _WRITTEN: Final = words("write draft compose create generate")
-_WONDERING: Final = words("wonder wondering")
+_WONDERING: Final = words("wonder wondering think chance possible able")
+"""Beside one of these whoever could do it may be asked about, whatever it is."""
+
 _FARTHEST_IF: Final = 6
 _LONGEST_THING: Final = 6
 _MANNER: Final = words("so that this these up and or")

@@ -93,8 +93,10 @@ def _is_in_program(texts: Sequence[str]) -> bool:
 
 def _is_asked_within(asked: tuple[str, ...]) -> bool:
     """Nothing in it could be in the program but what is asked."""
+    if not _TOLD_OF.isdisjoint(asked[3:]) or any(map(may_be_participle, asked[5:])):
+        return False
     if asked[:3] in _WAYS:
-        return _TOLD_OF.isdisjoint(asked[3:]) and not any(map(may_be_participle, asked[5:]))
+        return True
     if asked[:2] == ("what", "do"):
         return len(asked) > 3 and asked[-1] == "do" and "in" not in asked
     return asked[:2] == ("what", "is") and len(asked) > 3 and asked[2] in _NAMED_FOR

@@ -4,7 +4,7 @@ that careless people leave out can stand for no other thing."""
 from collections.abc import Sequence
 from typing import Final
 
-from .lexicon import CASE_MATTERS, CLAUSE_OPENERS, WH_WORDS, WORD_TALK
+from .lexicon import CASE_MATTERS, CLAUSE_OPENERS, TITLED, WH_WORDS, WORD_TALK
 from .tokens import Token
 from .verbs import is_plural
 from .wordlists import stored, words
@@ -21,6 +21,14 @@ _COUNTABLE: Final = _NOUNS["countable"]
 _DISHES: Final = _NOUNS["dishes"]
 _UNIQUE: Final = _NOUNS["unique"]
 _UNIQUE_PAIRS: Final = frozenset(tuple(pair.split()) for pair in _LISTED["unique_pairs"].split("|"))
+_MADE_OR_SOLD: Final = words(
+    """
+    stars star starring developed develop made make makes buy sell sells eat calories game film movie book app
+    watch stream streaming download cost costs play plays
+    """
+)
+"""Beside one of these it may be a work or a brand: ``who stars in kremlin``."""
+
 _SUPERLATIVES: Final = _NOUNS["superlatives"]
 """Before one thing they cannot do without ``the``; ``best`` and ``most`` can."""
 
@@ -33,7 +41,6 @@ _OF_ONE: Final = words("who which when where")
 """Whoever asks ``when is party`` means one that is known."""
 
 _OWNERS: Final = words("i we you")
-_POSSESSIVES: Final = words("my your his her our their")
 _NO_LACK: Final = words(
     """
     play plays played playing turn turned become be use uses used using install import configure run load call
@@ -95,7 +102,11 @@ class Kinds:
         if texts[0] != "<cause>" and not _SOMEBODY.isdisjoint(texts):
             is_of_kinds = False
         self._is_of_kinds = is_of_kinds or _is_done_with_one(texts)
-        is_done = texts[0] in (_HOW_TO, "<tips>") or not _OWNERS.isdisjoint(texts[:3]) or self._is_of_kinds
+        is_done = (
+            texts[0] in (_HOW_TO, "<tips>")
+            or not _OWNERS.isdisjoint(texts[:3])
+            or (self._is_of_kinds and "in" not in texts)  # what is the purpose of array in C
+        )
         self._lacks_articles = (
             is_done and texts[0] not in _OF_ONE and WORD_TALK.isdisjoint(texts) and _NO_LACK.isdisjoint(texts)
         )
@@ -115,8 +126,12 @@ class Kinds:
         texts = [token.text for token in self._left]
         if place and texts[place - 1] in _NO_ARTICLE_BEHIND:
             return False
-        if place and texts[place - 1] == "and" and not _POSSESSIVES.isdisjoint(texts[:place]):
-            return False  # my landlord and roommate
+        if (
+            place > 1
+            and texts[place - 1] == "and"
+            and self._left[place - 2].article == self._right[place - 2].article
+        ):
+            return False  # my landlord and roommate may be one
         for end in range(place, min(len(texts), place + _MAX_NOUN)):
             if end > place and (self._left[end].article or self._right[end].article):
                 return False
@@ -134,6 +149,8 @@ def may_lack_the(left: Sequence[Token], right: Sequence[Token], place: int) -> b
     if a.text != b.text or {a.article, b.article} != {"", "the"}:
         return False
     texts = [token.text for token in left]
+    if not (TITLED | _MADE_OR_SOLD).isdisjoint(texts):
+        return False
     if a.text in _UNIQUE:
         return _ends(texts, place)
     if tuple(texts[place : place + 2]) in _UNIQUE_PAIRS:
@@ -166,7 +183,7 @@ def _is_done_with_one(texts: Sequence[str]) -> bool:
 
 def _ends(texts: Sequence[str], place: int) -> bool:
     after = texts[place + 1] if place + 1 < len(texts) else ","
-    return after in CLAUSE_OPENERS or after in WH_WORDS or after in _ENDING
+    return after in CLAUSE_OPENERS or after in _ENDING or (after in WH_WORDS and place + 2 < len(texts))
 
 
 def _is_generic(singular: Sequence[Token], plural: Sequence[Token], place: int) -> bool:

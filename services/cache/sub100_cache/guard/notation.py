@@ -26,7 +26,7 @@ _OF_NOTATION: Final = re.compile(
 
 _OF_LETTERS: Final = re.compile(
     r"\b(?:initialisms?|capital\w*|uppercase|parenthes\w+|brackets?|headings?|titles?|right|correct\w*"
-    r"|short form)\b",
+    r"|short form|how long|how many|upper|lower|characters?)\b",
     re.IGNORECASE,
 )
 """And where one of these does, the letters of an abbreviation."""
@@ -75,6 +75,8 @@ def _long_form(found: re.Match[str]) -> str:
     named, letters = found["words"].replace("-", " ").split(), found["letters"]
     stands_for = [word for word in named if word not in _SMALL][-len(letters) :]
     if any(len(word) < _SHORTEST for word in stands_for):
+        return found[0]
+    if found.string.count(letters) > 1:  # VAT (value added tax) or VAT
         return found[0]
     begins = "".join(word[0].upper() for word in stands_for) == letters
     is_all = found[0].endswith(f"({letters})") or len(stands_for) == len(named) - sum(

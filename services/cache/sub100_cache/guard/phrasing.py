@@ -37,6 +37,7 @@ _OF_CODE: Final = words(
 )
 """Beside one of these one switches on what decides between cases."""
 
+_WAYS: Final = (("how", "do", "i"), ("how", "do", "you"), ("how", "can", "i"))
 _COLOURS: Final = words("red yellow green amber orange flashing blinking")
 """A car turns on such lights."""
 
@@ -97,12 +98,22 @@ def _started(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> _Phrased:
 def _turned(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> _Phrased:
     """``how do I switch on dark mode`` -> ``how do I turn on dark mode``: where one may turn on a light, one
     drives."""
-    if texts.count("switch") != 1 or texts[0] != "how" or not (_OF_CODE | _COLOURS).isdisjoint(texts):
+    if (
+        texts.count("switch") != 1
+        or not _is_own(tokens, texts)
+        or not (_OF_CODE | _COLOURS).isdisjoint(texts)
+    ):
         return tokens, texts
     place = texts.index("switch")
     if texts[place + 1 : place + 2] not in (("on",), ("off",)) or not _ends_with(SWITCHED, texts, place + 2):
         return tokens, texts
     return _with(tokens, place, place + 1, "turn")
+
+
+def _is_own(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> bool:
+    """Whoever asks wants to switch it, and no bus; at a light one turns."""
+    is_light = any(token.text in ("light", "lights") and token.article == "a" for token in tokens)
+    return not is_light and (texts[:3] in _WAYS or texts[:2] == ("how", "to"))
 
 
 def _superlative(tokens: tuple[Token, ...], texts: tuple[str, ...]) -> _Phrased:
@@ -137,7 +148,8 @@ def _is_stain(tokens: tuple[Token, ...], texts: tuple[str, ...], start: int) -> 
     if texts[0] == "where" or not _ends_with(_STAINS, texts, start):
         return False
     if texts[start] in _STAINS:
-        return texts[start] != "mold" or not tokens[start].article
+        has_article = bool(tokens[start].article)
+        return {"mold": not has_article, "stain": has_article}.get(texts[start], True)
     return texts[start] in _LEFT_BY and texts[start + 1] in ("stain", "stains")
 
 
