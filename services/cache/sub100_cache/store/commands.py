@@ -41,6 +41,11 @@ class StoreUnavailable(Exception):
     """Redis is away, slow, or full of commands nobody waits for; nothing is known of the entry."""
 
 
+def is_spoiled(error: Exception) -> bool:
+    """Redis answers that a key, or a field, does not hold what the command is for: it will not by itself."""
+    return any(each in str(error) for each in ("WRONGTYPE", "not an integer", "would overflow"))
+
+
 class TimeLeft:
     """What is left of ``timeout_s`` for one question, over all its round trips."""
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .commands import Commands, StoreUnavailable, TimeLeft
+from .commands import Commands, StoreUnavailable, TimeLeft, is_spoiled
 from .entries import (
     Alias,
     Entry,
@@ -20,8 +20,6 @@ from .entries import (
 )
 from .generations import Generations, Question, Standing, standing_fields, standing_of
 from .seal import Seal
-
-_WRONG_TYPE: Final = "WRONGTYPE"
 
 
 class _Damaged(enum.Enum):
@@ -91,8 +89,8 @@ class ExactTier:
         left = TimeLeft(timeout_s)
         keys = [entry_key(question.tenant, digest) for digest in digests]
         values, marks = await self._commands.ask([("MGET", *keys), _marks_of(question)], timeout_s)
-        for reply in (values, marks):
-            _raise_if_refused(reply)
+        if isinstance(values, Exception):
+            raise StoreUnavailable(type(values).__name__)
         standing = standing_of(marks)
         found: list[Entry | None] = []
         for digest, key, value in zip(digests, keys, values, strict=True):
@@ -113,7 +111,6 @@ class ExactTier:
         # Not by MGET, which hides a value of another type.
         commands = [*(("GET", key) for key in keys), _marks_of(question)]
         *values, marks = await self._commands.ask(commands, left.s())
-        _raise_if_refused(marks)
         found = [self._kept(value, tenant, digest) for value, digest in zip(values, digests, strict=True)]
         damaged = [key for key, kept in zip(keys, found, strict=True) if kept is _DAMAGED]
         if damaged:
@@ -138,7 +135,7 @@ class ExactTier:
         if value is None:
             return None
         if isinstance(value, Exception):
-            if not str(value).startswith(_WRONG_TYPE):
+            if not is_spoiled(value):
                 raise StoreUnavailable(type(value).__name__)
             return _DAMAGED
         try:
@@ -150,11 +147,6 @@ class ExactTier:
 def _marks_of(question: Question) -> tuple[str | bytes, ...]:
     """The command that reads what ``standing_of`` needs."""
     return ("HMGET", generations_key(question.tenant), *standing_fields(question))
-
-
-def _raise_if_refused(reply: Any) -> None:
-    if isinstance(reply, Exception):
-        raise StoreUnavailable(type(reply).__name__)
 
 
 def _is_of(question: Question, kept: Kept) -> bool:

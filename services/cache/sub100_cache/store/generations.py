@@ -12,10 +12,13 @@ one scope under one revision. Of each target:
 
 A record that is gone (nothing was written for so long, or Redis was flushed or restarted) begins anew with a
 number made of the time: no number of before comes alive again, and a fill that was asked for under one is
-dropped.
+dropped. So does one that cannot be read: of another type, or with a mark that is none. Until then it allows
+nothing.
 """
 
 import functools
+import logging
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any, Final
@@ -24,9 +27,11 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from . import scripts
-from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable, TimeLeft
+from .commands import WRITE_TIMEOUT_S, Commands, StoreUnavailable, TimeLeft, is_spoiled
 from .entries import DIGEST_BYTES, Entry, Kept, generations_key, generations_pattern
 from .log_place import Place
+
+_log = logging.getLogger(__name__)
 
 MAX_MARKS: Final = 4096
 """Fields of a record. One that grows over it is replaced by a single mark of the whole tenant."""
@@ -34,6 +39,9 @@ MAX_MARKS: Final = 4096
 _NOWHERE: Final = Place()
 _MAX_KNOWN: Final = 1024
 """Tenants' scopes that are asked for again and again."""
+
+_MAX_NUMBER: Final = 2**53
+"""Above, the scripts could not tell two numbers apart."""
 
 _TOKEN: Final = struct.Struct(">QQQ")
 
@@ -64,10 +72,12 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What holds for a question now. ``number`` 0: its tenant has no record."""
+    """What holds for a question now. ``number`` 0: its tenant has no record, or (``is_spoiled``) none that
+    can be read."""
 
     number: int = 0
     before_s: float = 0.0
+    is_spoiled: bool = False
 
     def allows(self, kept: Kept) -> bool:
         """Whether it may be read; an alias is as old as its target."""
@@ -103,15 +113,36 @@ def standing_fields(question: Question) -> tuple[bytes, ...]:
     return (*(b"g" + target for target in targets), *(b"b" + target for target in targets))
 
 
-def standing_of(values: Sequence[Any]) -> Standing:
-    """Of the values of ``standing_fields``."""
+def standing_of(values: Sequence[Any] | Exception) -> Standing:
+    """Of the values of ``standing_fields``, or of what Redis answered instead; raises StoreUnavailable."""
+    if isinstance(values, Exception):
+        if not is_spoiled(values):
+            raise StoreUnavailable(type(values).__name__)
+        return Standing(is_spoiled=True)
     half = len(values) // 2
     if values[0] is None:  # the tenant's own number is there as long as the record is
         return Standing()
-    return Standing(
-        max(int(value) for value in values[:half] if value is not None),
-        max((float(value) for value in values[half:] if value is not None), default=0.0),
-    )
+    try:
+        return Standing(
+            max(_number(value) for value in values[:half] if value is not None),
+            max((_time_s(value) for value in values[half:] if value is not None), default=0.0),
+        )
+    except ValueError:
+        return Standing(is_spoiled=True)
+
+
+def _number(value: bytes) -> int:
+    number = int(value) if value.isdigit() else _MAX_NUMBER
+    if not 0 < number < _MAX_NUMBER:
+        raise ValueError("no generation")
+    return number
+
+
+def _time_s(value: bytes) -> float:
+    time_s = float(value)
+    if not math.isfinite(time_s):
+        raise ValueError("no time")
+    return time_s
 
 
 class Generations:
@@ -131,21 +162,21 @@ class Generations:
             list(standing_fields(question)),
         )
         try:
-            return standing_of(await self._commands.run(command, timeout_s))
+            values = await self._commands.run(command, timeout_s)
         except ResponseError as error:
-            raise StoreUnavailable(type(error).__name__) from error
+            return standing_of(error)
+        return standing_of(values)
 
     async def establish(self, question: Question, place: Place, timeout_s: float) -> Standing:
-        """The standing of a tenant whose record may be missing. A new record counts as an invalidation of
-        the whole tenant at ``place`` in the log."""
-        keys, left = [generations_key(question.tenant)], TimeLeft(timeout_s)
-        try:
-            await self._commands.run(
-                self._establish(keys=keys, args=[_mark(place), self.record_ttl_ms]), left.s()
-            )
-        except ResponseError as error:
-            raise StoreUnavailable(type(error).__name__) from error
-        return await self.standing(question, left.s())
+        """The standing of a tenant whose record may be missing or spoiled. A new record counts as an
+        invalidation of the whole tenant at ``place`` in the log."""
+        left = TimeLeft(timeout_s)
+        await self._begin(question.tenant, place, left.s())
+        standing = await self.standing(question, left.s())
+        if standing.is_spoiled:
+            await self._begin(question.tenant, place, left.s(), is_spoiled=True)
+            standing = await self.standing(question, left.s())
+        return standing
 
     async def invalidate(
         self, question: Question, *, before_s: float = 0.0, place: Place = _NOWHERE, is_replay: bool = False
@@ -158,9 +189,11 @@ class Generations:
         args += ["replay" if is_replay else "", self._max_marks, self.record_ttl_ms]
         command = self._invalidate(keys=[generations_key(question.tenant)], args=args)
         try:
-            await self._commands.run(command, WRITE_TIMEOUT_S)
+            was_spoiled = await self._commands.run(command, WRITE_TIMEOUT_S)
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
+        if was_spoiled:
+            _warn(question.tenant)
 
     async def admit(self, question: Question, place: Place, own_place: Place) -> int:
         """The number under which another region's answer may be written here. 0: that region had read the log
@@ -176,10 +209,25 @@ class Generations:
             marks = await self._commands.run(command, WRITE_TIMEOUT_S)
         except ResponseError as error:
             raise StoreUnavailable(type(error).__name__) from error
-        is_current = all(
-            _position(mark, place.identity) <= place.position for mark in marks if mark is not None
-        )
+        try:
+            is_current = all(
+                _position(mark, place.identity) <= place.position for mark in marks if mark is not None
+            )
+        except ValueError:
+            await self._begin(question.tenant, own_place, WRITE_TIMEOUT_S, is_spoiled=True)
+            return 0
         return standing.number if is_current else 0
+
+    async def _begin(self, tenant: str, place: Place, timeout_s: float, *, is_spoiled: bool = False) -> None:
+        """A record where there is none, or anew. ``is_spoiled``: a mark was read that is none."""
+        args: list[Any] = [_mark(place), self.record_ttl_ms, "anew" if is_spoiled else ""]
+        try:
+            begun = self._establish(keys=[generations_key(tenant)], args=args)
+            was_spoiled = await self._commands.run(begun, timeout_s)
+        except ResponseError as error:
+            raise StoreUnavailable(type(error).__name__) from error
+        if was_spoiled:
+            _warn(tenant)
 
     async def forget_all(self) -> None:
         """Make everything of every tenant unreadable: each record begins anew."""
@@ -191,11 +239,17 @@ class Generations:
             raise StoreUnavailable(type(error).__name__) from error
 
 
+def _warn(tenant: str) -> None:
+    _log.warning("unreadable generations begun anew: older answers are not read", extra={"tenant": tenant})
+
+
 def _mark(place: Place) -> str:
     return f"{place.identity}:{place.position}"
 
 
 def _position(mark: Any, identity: int) -> int:
-    """In the log of this identity; 0 for a mark of another."""
+    """In the log of this identity; 0 for a mark of another. Raises ValueError for what is no mark."""
     life, _, position = mark.partition(b":")
+    if not (life.isdigit() and position.isdigit()):
+        raise ValueError("no place in a log")
     return int(position) if life == str(identity).encode() else 0

@@ -27,7 +27,7 @@ from .entries import (
 )
 from .exact import ExactTier
 from .generations import Generations, Question, unpack
-from .ledger import Quota
+from .ledger import Quota, warn
 from .log_place import Place
 from .seal import Seal
 from .vectors import PARTITION_FIELD, VECTOR_FIELD
@@ -162,10 +162,14 @@ class Writes:
             *(len(targets), *targets, *fields),
         ]
         try:
-            outcome = await self._commands.run(self._write(keys=keys, args=args), WRITE_TIMEOUT_S)
+            outcome, was_spoiled = await self._commands.run(
+                self._write(keys=keys, args=args), WRITE_TIMEOUT_S
+            )
         except ResponseError as error:  # out of memory, read-only replica
             _log.warning("write refused by Redis", extra={"error": type(error).__name__})
             return False
+        if was_spoiled:
+            warn(tenant)
         return bool(outcome == _STORED)
 
 
