@@ -38,7 +38,7 @@ from .tokens import (
 from .wordlists import words
 
 MAX_CHARS: Final = 2_000
-WORDING: Final = 19
+WORDING: Final = 20
 _ASKING: Final = (WH_WORDS | AUXILIARIES | IMPERATIVES) | words(
     """
     i difference steps fast best walk guide meaning definition price cost tips instructions compare symptoms

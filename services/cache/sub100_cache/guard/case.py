@@ -37,13 +37,18 @@ def keeps_case(raw: str, *, follows_number: bool) -> bool:
 def differs_in_case(asked: Sequence[Token], stored: Sequence[Token], *, may_be_careless: bool = True) -> bool:
     """Whether a word within both questions has other capitals in one of them, and that may mean something."""
     one, other = _within(asked), _within(stored)
-    differing = [text for text in one.keys() & other.keys() if one[text] != other[text]]
+    common = one.keys() & other.keys()
+    if any(
+        one[text] != other[text] for text in common if len(set(one[text])) > 1 and len(set(other[text])) > 1
+    ):
+        return True  # the name and the word stand in each, and each where the other did
+    differing = [text for text in common if set(one[text]) != set(other[text])]
     if not differing:
         return False
     is_careless = may_be_careless and (_has_no_capitals(asked) or _has_no_capitals(stored))
     paired = _paired(asked) & _paired(stored) if is_careless else frozenset()
     return any(
-        text not in paired and _may_differ(text, one[text] | other[text], is_careless=is_careless)
+        text not in paired and _may_differ(text, {*one[text], *other[text]}, is_careless=is_careless)
         for text in differing
     )
 
@@ -76,13 +81,14 @@ def _is_acronym(raw: str) -> bool:
     return raw.isupper() or (len(raw) > 2 and raw[:-1].isupper() and raw.endswith("s"))
 
 
-def _within(tokens: Sequence[Token]) -> dict[str, set[str]]:
-    """Words and how they are written, but for those that begin a sentence and those that were put there."""
-    found: dict[str, set[str]] = {}
+def _within(tokens: Sequence[Token]) -> dict[str, list[str]]:
+    """Words and how they are written, each time, but for those that begin a sentence and those that were put
+    there."""
+    found: dict[str, list[str]] = {}
     for place, token in enumerate(tokens):
         begins = not place or (tokens[place - 1].text == "," and tokens[place - 1].raw in ".?!:")
         if not begins and token.raw:
-            found.setdefault(token.text, set()).add(token.raw)
+            found.setdefault(token.text, []).append(token.raw)
     return found
 
 

@@ -25,7 +25,8 @@ WORD_TALK: Final = words(
     korean portuguese russian latin arabic hindi thai turkish dutch greek polish swedish hebrew vietnamese
     tense past participle conjugate conjugation verb noun adjective adverb preposition conjunction pronoun
     plural singular regular irregular formal informal slang offensive origin term terms speech opposite
-    british american americans
+    british american americans letter letters syllable syllables rhyme rhymes vowel vowels consonant
+    consonants spelled spelt spelling pronounced pronunciation hyphenated alphabetical alphabetically
     """
 )
 """Where one of these stands, ``please`` may be what is asked about."""
