@@ -24,7 +24,7 @@ DIGEST = b"d" * 32
 scopes = st.one_of(st.just(b""), st.binary(min_size=32, max_size=32))
 revisions = st.text(max_size=8)
 questions = st.builds(Question, st.just("t"), scopes, revisions)
-numbers = st.integers(min_value=1, max_value=2**53)
+numbers = st.integers(min_value=1, max_value=2**53 - 1)
 
 
 def entry(generation: int, stored_at_s: float = 100.0) -> Entry:
