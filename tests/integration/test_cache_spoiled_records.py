@@ -117,7 +117,7 @@ async def test_cache_fills_and_hits_again_after_a_record_was_spoiled(
 
 
 @pytest.mark.parametrize("spoil", ALL)
-@pytest.mark.parametrize("scope", [b"", SCOPE])
+@pytest.mark.parametrize("scope", [b"", SCOPE], ids=["tenant", "scope"])
 async def test_erasure_succeeds_at_once_on_a_spoiled_record(
     client: Client, redis: Redis, spoil: Spoil, scope: bytes
 ) -> None:
@@ -161,6 +161,7 @@ async def test_replica_is_not_let_in_past_a_mark_that_cannot_be_read(
     redis_server: Server, redis: Redis, tenant: str
 ) -> None:
     commands = open_commands(redis_server.url, max_connections=4)
+    await commands.probe()
     generations, question, place = Generations(commands, 600), Question(tenant, SCOPE), Place(7, 3)
     before = await generations.admit(question, place, place)
 
