@@ -101,3 +101,13 @@ def test_token_survives_the_wire(number: int, identity: int, position: int) -> N
 @pytest.mark.parametrize("generation", [b"", b"x", b"x" * 16, b"x" * 23, b"x" * 25, bytes(24)])
 def test_token_is_none_for_what_no_lookup_gave(generation: bytes) -> None:
     assert unpack(generation) is None
+
+
+@pytest.mark.parametrize("mark", [b"junk", b"", b"-5", b"0", b"1.5", b"\xff", str(2**53 + 1).encode()])
+def test_standing_of_a_mark_that_is_no_generation_allows_nothing(mark: bytes) -> None:
+    fields = standing_fields(Question("t"))
+
+    standing = standing_of([mark, *(None for _ in fields[1:])])
+
+    assert standing == Standing(is_spoiled=True)
+    assert not standing.allows(entry(0))

@@ -132,8 +132,8 @@ def standing_of(values: Sequence[Any] | Exception) -> Standing:
 
 
 def _number(value: bytes) -> int:
-    number = int(value) if value.isdigit() else _MAX_NUMBER
-    if not 0 < number < _MAX_NUMBER:
+    number = int(value) if value.isdigit() else 0
+    if not 0 < number <= _MAX_NUMBER:
         raise ValueError("no generation")
     return number
 
