@@ -226,7 +226,8 @@ class _Answer:
         had that token long ago."""
         ex = self._ex
         is_again = bool(ex.output_ids)
-        first = await self._first_token(worker, _ANY_TOKEN if is_again else self._prompt.sampling)
+        prompt = msgspec.structs.replace(self._prompt, sampling=_ANY_TOKEN) if is_again else self._prompt
+        first = await self._first_token(prompt, worker)
         if first.kv is not None:
             self._handover = _Handover(worker, first.kv, is_again=is_again)
         if not is_again:
@@ -235,14 +236,13 @@ class _Answer:
         num_computed = self._prompt.num_tokens - first.cached_tokens
         await self._settle_prefill(placement, worker, "prefill", first.timing, num_computed)
 
-    async def _first_token(self, worker: WorkerRef, sampling: Sampling) -> FirstToken:
+    async def _first_token(self, prompt: Prompt, worker: WorkerRef) -> FirstToken:
         ex = self._ex
         hop = ex.ledger.open(semconv.HOP_PREFILL)
         span = self._span(semconv.PREFILL, worker)
         attempt: Attempt | None = None
         own_ms: float | None = None
         try:
-            prompt = msgspec.structs.replace(self._prompt, sampling=sampling)
             attempt = await self._dispatcher.prefill(ex, prompt, worker, hop, span)
             first = await self._next(attempt, FirstToken)
             own_ms = first.timing.queue_ms + first.timing.compute_ms
