@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from redis.asyncio import Redis
 from tests.integration.bus_link import linked
 from tests.integration.cache_service import running_cache
 from tests.integration.two_regions import CONFIG, World, is_absent, until
@@ -53,6 +54,13 @@ def region() -> str:
 @pytest.fixture
 def tenant() -> str:
     return f"tenant-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+async def redis(redis_server: Server) -> AsyncIterator[Redis]:
+    """The test's own connection: it looks at what is stored, and spoils it."""
+    async with Redis.from_url(redis_server.url) as connection:
+        yield connection
 
 
 @pytest.fixture

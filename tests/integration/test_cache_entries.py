@@ -50,13 +50,6 @@ async def client(
         yield Client(bus, region, tenant)
 
 
-@pytest.fixture
-async def redis(redis_server: Server) -> AsyncIterator[Redis]:
-    connection = Redis.from_url(redis_server.url)
-    yield connection
-    await connection.aclose()
-
-
 async def test_cache_misses_what_was_never_filled(client: Client) -> None:
     reply = await client.look_up(DIGEST)
 

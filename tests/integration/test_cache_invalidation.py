@@ -36,13 +36,6 @@ async def client(
         yield Client(bus, region, tenant)
 
 
-@pytest.fixture
-async def redis(redis_server: Server) -> AsyncIterator[Redis]:
-    connection = Redis.from_url(redis_server.url)
-    yield connection
-    await connection.aclose()
-
-
 async def is_hit(client: Client, name: str, scope: bytes = b"", revision: str = "") -> bool:
     return isinstance(await client.look_up(digest(name), scope=scope, revision=revision), CacheHit)
 

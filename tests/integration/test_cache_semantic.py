@@ -55,13 +55,6 @@ async def client(
         yield Client(bus, region, tenant)
 
 
-@pytest.fixture
-async def redis(redis_server: Server) -> AsyncIterator[Redis]:
-    connection = Redis.from_url(redis_server.url)
-    yield connection
-    await connection.aclose()
-
-
 async def test_cache_answers_a_question_that_asks_the_same(client: Client) -> None:
     await client.stored(digest(STORED), scope=SCOPE, question=STORED)
 

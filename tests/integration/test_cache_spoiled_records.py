@@ -90,12 +90,6 @@ async def client(
         yield Client(bus, region, tenant)
 
 
-@pytest.fixture
-async def redis(redis_server: Server) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url) as connection:
-        yield connection
-
-
 async def keys_of(redis: Redis, tenant: str) -> list[Any]:
     return [key async for key in redis.scan_iter(match=tenant_pattern(tenant))]
 

@@ -67,12 +67,6 @@ async def case(
         yield Case(Client(bus, region, tenant), embedder)
 
 
-@pytest.fixture
-async def redis(redis_server: Server) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url) as connection:
-        yield connection
-
-
 def hit_of(reply: CacheReply) -> tuple[str, tuple[str, ...], float]:
     assert isinstance(reply, CacheHit)
     return reply.tier, reply.answer.pieces, reply.similarity
